@@ -1,0 +1,134 @@
+//! The keys and values of every token so far.
+
+use super::config::LlamaConfig;
+use crate::error::Error;
+use crate::kernels;
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use thiserror::Error as ThisError;
+
+/// Why generation cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
+pub enum GenerationError {
+    /// The sequence would be longer than the cache.
+    #[error("the sequence of {actual} tokens exceeds the maximum of {max}")]
+    MaxSequenceLengthExceeded {
+        /// Length that was asked for.
+        actual: usize,
+        /// Length that fits.
+        max: usize,
+    },
+}
+
+impl From<GenerationError> for Error {
+    fn from(error: GenerationError) -> Self {
+        match error {
+            GenerationError::MaxSequenceLengthExceeded { actual, max } => Error::ContextLengthExceeded { actual, max },
+        }
+    }
+}
+
+/// The keys and values of one block, `[max_batch_size, kv_heads, max_seq_len, head_dim]` each, `f32`.
+#[derive(Debug)]
+pub struct KeyValueCache {
+    /// Absent only while [`KeyValueCache::append`] hands them to the kernel that writes in place.
+    tensors: Option<(Tensor<4>, Tensor<4>)>,
+}
+
+impl KeyValueCache {
+    fn new(shape: [usize; 4], device: &Device) -> Self {
+        let zeros = |_| Tensor::zeros(shape, device);
+        Self { tensors: Some((zeros(()), zeros(()))) }
+    }
+
+    /// Writes keys and values, `[batch, seq, kv_heads, head_dim]`, at `position` and after; gives both whole caches.
+    pub(super) fn append(&mut self, k: Tensor<4>, v: Tensor<4>, position: Tensor<1, Int>) -> (Tensor<4>, Tensor<4>) {
+        let Some((keys, values)) = self.tensors.take() else {
+            unreachable!("the tensors are put back below before anything can fail")
+        };
+        let tensors = (kernels::kv_write(keys, k, position.clone()), kernels::kv_write(values, v, position));
+        self.tensors = Some(tensors.clone());
+        tensors
+    }
+}
+
+/// The Key-Value states of all layers, and how many tokens they hold.
+#[derive(Debug)]
+pub struct TransformerCache {
+    layers: Vec<KeyValueCache>,
+    max_seq_len: usize,
+    curr_seq_len: usize,
+    device: Device,
+}
+
+impl TransformerCache {
+    /// An empty cache for `max_batch_size` sequences of up to `config.max_seq_len` tokens:
+    /// `8 · layers · kv_heads · head_dim` bytes a token and sequence.
+    pub fn new(config: &LlamaConfig, max_batch_size: usize, device: &Device) -> Self {
+        let shape = [max_batch_size, config.kv_heads(), config.max_seq_len, config.head_dim()];
+        Self {
+            layers: (0..config.num_hidden_layers).map(|_| KeyValueCache::new(shape, device)).collect(),
+            max_seq_len: config.max_seq_len,
+            curr_seq_len: 0,
+            device: device.clone(),
+        }
+    }
+
+    /// Makes room for `seq_len` more tokens and counts them. Returns their causal mask, `[1, 1, seq_len, curr_seq_len]` and true where a token
+    /// may not look (as `mask_fill` wants it), or none for `seq_len <= 1`. The model's own attention masks by position and needs no mask; it is
+    /// for callers that bring another.
+    ///
+    /// # Errors
+    /// `MaxSequenceLengthExceeded`, with nothing counted, when they do not fit.
+    pub fn prepare(&mut self, seq_len: usize) -> Result<Option<Tensor<4, Bool>>, GenerationError> {
+        let start = self.advance(seq_len)?;
+        if seq_len <= 1 {
+            return Ok(None);
+        }
+        let mask = Tensor::<2, Bool>::tril_mask([seq_len, self.curr_seq_len], start as i64, &self.device);
+        Ok(Some(mask.unsqueeze()))
+    }
+
+    /// As [`TransformerCache::prepare`], without building a mask. Returns the position of the first of the new tokens.
+    pub(crate) fn advance(&mut self, seq_len: usize) -> Result<usize, GenerationError> {
+        let actual = self.curr_seq_len + seq_len;
+        if actual > self.max_seq_len {
+            return Err(GenerationError::MaxSequenceLengthExceeded { actual, max: self.max_seq_len });
+        }
+        Ok(std::mem::replace(&mut self.curr_seq_len, actual))
+    }
+
+    /// Clears all states and sets the length to 0. (The memory stays: what lies past the length is never read.)
+    pub fn reset(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Forgets all but the first `length` tokens.
+    pub fn truncate(&mut self, length: usize) {
+        self.curr_seq_len = self.curr_seq_len.min(length);
+    }
+
+    /// Tokens in the cache.
+    pub fn len(&self) -> usize {
+        self.curr_seq_len
+    }
+
+    /// Whether the cache holds no token.
+    pub fn is_empty(&self) -> bool {
+        self.curr_seq_len == 0
+    }
+
+    /// Tokens that fit.
+    pub fn max_seq_len(&self) -> usize {
+        self.max_seq_len
+    }
+
+    /// The blocks' caches, in order.
+    pub(super) fn layers_mut(&mut self) -> &mut [KeyValueCache] {
+        &mut self.layers
+    }
+
+    /// A device buffer with one `u32`: `position`.
+    pub(super) fn position(&self, position: usize) -> Tensor<1, Int> {
+        Tensor::from_data(TensorData::new(vec![position as u32], [1]), (&self.device, DType::U32))
+    }
+}

@@ -1,0 +1,81 @@
+//! The shared checks on the CPU device and on the native GPU adapter (lavapipe where there is no GPU).
+
+#![cfg(not(target_arch = "wasm32"))]
+
+mod suite;
+
+use burn::tensor::Device;
+use cubecl::future::block_on;
+use hearth::inference::{Llama, LoadOptions, ModelLoader};
+use hearth::tokenizer::BpeTokenizer;
+
+fn gpu() -> Device {
+    block_on(hearth::device::open())
+        .expect("a Vulkan, Metal or DX12 adapter; on Linux without a GPU install mesa-vulkan-drivers")
+}
+
+/// Whether the long sets run too: `npm run verify` sets it.
+fn verify() -> bool {
+    std::env::var_os("HEARTH_VERIFY").is_some()
+}
+
+/// One test a device for each check.
+macro_rules! on_both_devices {
+    ($($name:ident: $check:expr;)*) => {
+        mod cpu {
+            use super::*;
+            $(#[test] fn $name() { block_on($check(hearth::device::cpu())) })*
+        }
+        mod wgpu {
+            use super::*;
+            $(#[test] fn $name() { block_on($check(gpu())) })*
+        }
+    };
+}
+
+on_both_devices! {
+    matmul_matches_the_reference_decoder: async |device| for ty in suite::kernels::TYPES { suite::kernels::matmul(&device, ty).await };
+    embedding_matches_the_reference_decoder: async |device| for ty in suite::kernels::TYPES { suite::kernels::embedding(&device, ty).await };
+    rms_norm_matches_f64: async |device| suite::kernels::rms_norm(&device).await;
+    rope_matches_f64: async |device| suite::kernels::rope(&device).await;
+    kv_write_moves_rows_exactly: async |device| suite::kernels::kv_write(&device).await;
+    attention_matches_f64: async |device| suite::kernels::attention(&device).await;
+    swiglu_matches_f64: async |device| suite::kernels::swiglu(&device).await;
+    tiny_checkpoints_match_transformers: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::logits_match(&device, &checkpoint).await };
+    prefill_in_any_chunks_gives_the_same_logits: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::chunks_agree(&device, &checkpoint).await };
+}
+
+fn smollm2(device: &Device) -> Llama<BpeTokenizer> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    let bytes = std::fs::read(path).expect("the default model: `npm run model` fetches it");
+    let mut loader = ModelLoader::new(device, LoadOptions::default());
+    loader.push(&bytes).expect("a valid file");
+    loader.finish().expect("a whole file")
+}
+
+#[test]
+fn smollm2_matches_transformers_on_the_cpu() {
+    let mut llama = smollm2(&hearth::device::cpu());
+    block_on(async {
+        for prompt in suite::smollm2::prompts(usize::MAX) {
+            suite::smollm2::prompt_matches(&mut llama, &prompt, 64).await;
+        }
+        suite::smollm2::passage_matches(&mut llama).await;
+    });
+}
+
+#[test]
+fn smollm2_matches_transformers_on_the_gpu() {
+    let mut llama = smollm2(&gpu());
+    block_on(async {
+        let (longest, steps) = if verify() { (usize::MAX, 64) } else { (50, 16) };
+        let prompts = suite::smollm2::prompts(longest);
+        assert!(prompts.len() >= 3);
+        for prompt in prompts {
+            suite::smollm2::prompt_matches(&mut llama, &prompt, steps).await;
+        }
+        if verify() {
+            suite::smollm2::passage_matches(&mut llama).await;
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! The tiny checkpoints (random weights; Llama 3.2's and TinyLlama's architecture) against Hugging Face transformers in `f32`.
+
+use super::{fixture, floats, relative_diff};
+use burn::tensor::Device;
+use hearth::generation::Session;
+use hearth::inference::{LoadOptions, ModelLoader};
+use hearth::models::llama::Logits;
+use serde_json::Value;
+
+/// Logits may differ from the reference by this share of the largest.
+const TOLERANCE: f32 = 1e-3;
+
+/// A checkpoint in one tensor type.
+pub struct Checkpoint {
+    /// For messages.
+    pub name: &'static str,
+    ty: &'static str,
+    gguf: &'static [u8],
+    reference: &'static [u8],
+    /// All positions' logits of the sequence of 130 tokens, where the file's weights are those of the reference.
+    logits_130: Option<&'static [u8]>,
+}
+
+/// Every checkpoint whose types have kernels.
+pub fn checkpoints() -> Vec<Checkpoint> {
+    macro_rules! checkpoint {
+        ($model:literal, $ty:literal, $lossless:expr) => {
+            Checkpoint {
+                name: concat!($model, " ", $ty),
+                ty: $ty,
+                gguf: fixture!(concat!("tiny/", $model, "/", $ty, ".gguf")),
+                reference: fixture!(concat!("tiny/", $model, "/reference.json")),
+                logits_130: if $lossless { Some(fixture!(concat!("tiny/", $model, "/logits_130.f32"))) } else { None },
+            }
+        };
+    }
+    vec![
+        checkpoint!("llama32", "F16", true),
+        checkpoint!("llama32", "Q8_0", false),
+        checkpoint!("llama32", "Q4_0", false),
+        checkpoint!("llama32", "Q4_1", false),
+        checkpoint!("tinyllama", "F32", true),
+        checkpoint!("tinyllama", "F16", true),
+        checkpoint!("tinyllama", "BF16", true),
+        checkpoint!("tinyllama", "Q8_0", false),
+        checkpoint!("tinyllama", "Q4_0", false),
+    ]
+}
+
+impl Checkpoint {
+    /// The model on `device`, pushed in chunks that end inside fields and tensors.
+    pub fn load(&self, device: &Device) -> Session {
+        let mut loader = ModelLoader::new(device, LoadOptions::default());
+        for chunk in self.gguf.chunks(9973) {
+            loader.push(chunk).expect("a valid file");
+        }
+        loader.finish().expect("a whole file").into_session()
+    }
+
+    fn reference(&self) -> Value {
+        serde_json::from_slice(self.reference).expect("JSON")
+    }
+
+    /// The reference's input of `length` tokens.
+    pub fn sequence(&self, length: usize) -> Vec<u32> {
+        let reference = self.reference();
+        let sequence = reference["seqs"][length.to_string()].as_array().expect("a sequence");
+        sequence.iter().map(|id| id.as_u64().expect("an id") as u32).collect()
+    }
+}
+
+/// Logits after 7 and 130 tokens equal those of the reference with the same (dequantized) weights, and all 130 positions' where it has them.
+pub async fn logits_match(device: &Device, checkpoint: &Checkpoint) {
+    let mut session = checkpoint.load(device);
+    for length in [7, 130] {
+        let expected = &checkpoint.reference()["gguf"][checkpoint.ty]["hf_deq_last"][length.to_string()];
+        let expected: Vec<f32> =
+            expected.as_array().expect("logits").iter().map(|v| v.as_f64().expect("f32") as f32).collect();
+        session.reset();
+        let last = session.forward(&checkpoint.sequence(length), Logits::Last).await.expect("runs");
+        let diff = relative_diff(&last, &expected);
+        assert!(diff <= TOLERANCE, "{} after {length} tokens: relative difference {diff:e}", checkpoint.name);
+    }
+    if let Some(all) = checkpoint.logits_130 {
+        session.reset();
+        let logits = session.forward(&checkpoint.sequence(130), Logits::All).await.expect("runs");
+        let diff = relative_diff(&logits, &floats(all));
+        assert!(diff <= TOLERANCE, "{} at all positions: relative difference {diff:e}", checkpoint.name);
+    }
+}
+
+/// One pass, chunks of 1, 7 and 64, and a rewind that replaces the end, all give the same last logits.
+pub async fn chunks_agree(device: &Device, checkpoint: &Checkpoint) {
+    let tokens = checkpoint.sequence(130);
+    let mut session = checkpoint.load(device);
+    let whole = session.forward(&tokens, Logits::Last).await.expect("runs");
+    for size in [1, 7, 64] {
+        session.reset();
+        let mut last = Vec::new();
+        for chunk in tokens.chunks(size) {
+            last = session.forward(chunk, Logits::Last).await.expect("runs");
+        }
+        let diff = relative_diff(&last, &whole);
+        assert!(diff <= TOLERANCE, "{} in chunks of {size}: relative difference {diff:e}", checkpoint.name);
+    }
+    session.truncate(100);
+    session.forward(&tokens[..9], Logits::Last).await.expect("runs");
+    assert_eq!(session.keep_prefix(&tokens), 100);
+    let last = session.forward(&tokens[100..], Logits::Last).await.expect("runs");
+    assert!(relative_diff(&last, &whole) <= TOLERANCE, "{} after a rewind", checkpoint.name);
+}

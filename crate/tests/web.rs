@@ -1,0 +1,132 @@
+//! The shared checks in a real browser's dedicated worker, over WebGPU: `npm run test:web`.
+
+#![cfg(target_arch = "wasm32")]
+
+mod suite;
+
+use burn::tensor::Device;
+use hearth::chat::Message;
+use hearth::generation::CancelToken;
+use hearth::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use hearth::tokenizer::{BpeTokenizer, Tokenizer};
+use js_sys::Uint8Array;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::*;
+
+wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+#[wasm_bindgen(inline_js = "
+    export async function fetchBytes(path) {
+        const response = await fetch(new URL(path, self.location.origin));
+        if (!response.ok) throw new Error(`${path}: HTTP ${response.status}; \\`npm run model\\` fetches the model`);
+        return new Uint8Array(await response.arrayBuffer());
+    }
+")]
+extern "C" {
+    #[wasm_bindgen(js_name = fetchBytes, catch)]
+    async fn fetch_bytes(path: &str) -> Result<JsValue, JsValue>;
+}
+
+async fn gpu() -> Device {
+    hearth::device::open().await.expect("a WebGPU device")
+}
+
+/// The default model, as the test server serves it from the checkout, pushed in chunks as a download does.
+async fn smollm2() -> Llama<BpeTokenizer> {
+    const CHUNK: u32 = 1 << 20;
+    let bytes = fetch_bytes("/models/SmolLM2-135M-Instruct.Q4_1.gguf").await.expect("the default model");
+    let bytes = Uint8Array::from(bytes);
+    let mut loader = ModelLoader::new(&gpu().await, LoadOptions::default());
+    for start in (0..bytes.length()).step_by(CHUNK as usize) {
+        loader.push(&bytes.subarray(start, start + CHUNK).to_vec()).expect("a valid file");
+        hearth::device::sync_gpu().await.expect("uploads");
+    }
+    loader.finish().expect("a whole file")
+}
+
+#[wasm_bindgen_test]
+async fn the_device_opens_and_a_second_call_gives_the_same() {
+    assert_eq!(gpu().await, gpu().await);
+    let info = hearth::device::DeviceInfo::of_gpu();
+    assert!(info.backend.contains("wgpu"), "{info:?}");
+    assert!(info.max_bindings >= 8, "{info:?}");
+}
+
+#[wasm_bindgen_test]
+async fn matmul_matches_the_reference_decoder() {
+    for ty in suite::kernels::TYPES {
+        suite::kernels::matmul(&gpu().await, ty).await;
+    }
+}
+
+#[wasm_bindgen_test]
+async fn embedding_matches_the_reference_decoder() {
+    for ty in suite::kernels::TYPES {
+        suite::kernels::embedding(&gpu().await, ty).await;
+    }
+}
+
+#[wasm_bindgen_test]
+async fn rms_norm_matches_f64() {
+    suite::kernels::rms_norm(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn rope_matches_f64() {
+    suite::kernels::rope(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn kv_write_moves_rows_exactly() {
+    suite::kernels::kv_write(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn attention_matches_f64() {
+    suite::kernels::attention(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn swiglu_matches_f64() {
+    suite::kernels::swiglu(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn tiny_checkpoints_match_transformers() {
+    for checkpoint in suite::tiny::checkpoints() {
+        suite::tiny::logits_match(&gpu().await, &checkpoint).await;
+    }
+}
+
+#[wasm_bindgen_test]
+async fn prefill_in_any_chunks_gives_the_same_logits() {
+    for checkpoint in suite::tiny::checkpoints() {
+        suite::tiny::chunks_agree(&gpu().await, &checkpoint).await;
+    }
+}
+
+/// One load for everything that needs the real model: its tokenizer, its template, a five-token generation, and the reference's prompts.
+#[wasm_bindgen_test]
+async fn smollm2_matches_transformers() {
+    let mut llama = smollm2().await;
+
+    let ids = llama.tokenizer().encode("The ocean is deep.", false, false).expect("encodes");
+    assert_eq!(llama.tokenizer().decode(&ids).expect("decodes"), "The ocean is deep.");
+
+    let prompt = ChatPrompt { messages: vec![Message::user("What is the capital of France?")], now: None };
+    suite::smollm2::template_matches(&llama);
+    let options = GenerationOptions { sampler: suite::smollm2::greedy(), max_tokens: 5, stop: Vec::new() };
+    let mut streamed = String::new();
+    let completion = llama
+        .chat(&prompt, &options, &CancelToken::default(), |text, _| streamed.push_str(text))
+        .await
+        .expect("answers");
+    assert_eq!(streamed, completion.text);
+    assert_eq!(completion.usage.completion_tokens, 5);
+
+    let prompts = suite::smollm2::prompts(50);
+    assert!(prompts.len() >= 3);
+    for prompt in prompts {
+        suite::smollm2::prompt_matches(&mut llama, &prompt, 16).await;
+    }
+}
