@@ -25,6 +25,14 @@ const STAMP = root("pkg/build.json");
 const MIB = 1024 * 1024;
 export const MAX_BROTLI_BYTES = 3 * MIB;
 
+/** The crate without its command line. */
+const WASM_FEATURE_OPTIONS = ["--no-default-features"];
+/** How cargo compiles for the browser; the same everywhere, so that the dependencies are compiled once. */
+export const WASM_CARGO_OPTIONS = [
+  ...["--profile", "wasm", "--target", "wasm32-unknown-unknown"],
+  ...WASM_FEATURE_OPTIONS,
+];
+
 /** What Rust's wasm32-unknown-unknown emits; wasm-opt refuses what it is not told about. */
 const WASM_FEATURES = [
   "--enable-bulk-memory",
@@ -50,7 +58,7 @@ export async function build() {
   step("Compiling the crate to WebAssembly", "about 10 minutes the first time, half a minute after a change");
   await run("wasm-pack", [
     ...["build", "crate", "--target", "web", "--out-dir", "../pkg", "--out-name", "hearth"],
-    ...["--profile", "wasm", "--mode", "no-install", "--no-opt", "--no-pack"],
+    ...["--profile", "wasm", "--mode", "no-install", "--no-opt", "--no-pack", "--", ...WASM_FEATURE_OPTIONS],
   ]);
   // It would keep everything beside it out of the npm package.
   await rm(root("pkg/.gitignore"), { force: true });

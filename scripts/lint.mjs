@@ -1,7 +1,7 @@
 /** `npm run lint`: formatting, types, the crate's one-way rule, clippy. The first that complains ends it. */
 
 import { existsSync } from "node:fs";
-import { build } from "./build.mjs";
+import { WASM_CARGO_OPTIONS, build } from "./build.mjs";
 import { isMain, root } from "./lib/paths.mjs";
 import { main, run, step } from "./lib/run.mjs";
 import { setup } from "./setup.mjs";
@@ -23,8 +23,7 @@ export async function lint() {
   step("clippy, natively", "several minutes the first time");
   await run("cargo", ["clippy", "--release", "--all-targets", "--", "-D", "warnings"]);
   step("clippy, for WebAssembly", "several minutes the first time");
-  const wasm = ["--profile", "wasm", "--target", "wasm32-unknown-unknown", "--lib", "--tests"];
-  await run("cargo", ["clippy", ...wasm, "--", "-D", "warnings"]);
+  await run("cargo", ["clippy", ...WASM_CARGO_OPTIONS, "--lib", "--test", "web", "--", "-D", "warnings"]);
 }
 
 if (isMain(import.meta.url)) await main(lint);

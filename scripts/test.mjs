@@ -4,7 +4,7 @@
  */
 
 import { readdirSync } from "node:fs";
-import { build } from "./build.mjs";
+import { WASM_CARGO_OPTIONS, build } from "./build.mjs";
 import { findChrome, findChromedriver } from "./lib/browser.mjs";
 import { isMain, root } from "./lib/paths.mjs";
 import { Failure, main, run, step } from "./lib/run.mjs";
@@ -43,8 +43,8 @@ function suites() {
       title: "The crate, in headless Chrome over WebGPU",
       duration: "several minutes",
       run: () =>
-        cargoTests(["test", "--profile", "wasm", "--target", "wasm32-unknown-unknown", "--lib", "--tests"], {
-          CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: "wasm-bindgen-test-runner",
+        cargoTests(["test", ...WASM_CARGO_OPTIONS, "--test", "web", "--", "--nocapture"], {
+          CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: `node ${root("scripts/wasm-test-runner.mjs")}`,
           CHROMEDRIVER: findChromedriver() ?? undefined,
           WASM_BINDGEN_TEST_TIMEOUT: String(BROWSER_TIMEOUT_S),
         }),

@@ -56,6 +56,7 @@ fn smollm2(device: &Device) -> Llama<BpeTokenizer> {
 #[test]
 fn smollm2_matches_transformers_on_the_cpu() {
     let mut llama = smollm2(&hearth::device::cpu());
+    suite::smollm2::template_matches(&llama);
     block_on(async {
         for prompt in suite::smollm2::prompts(usize::MAX) {
             suite::smollm2::prompt_matches(&mut llama, &prompt, 64).await;
@@ -77,5 +78,6 @@ fn smollm2_matches_transformers_on_the_gpu() {
         if verify() {
             suite::smollm2::passage_matches(&mut llama).await;
         }
+        suite::speed::report(&mut llama, &gpu()).await;
     });
 }

@@ -124,6 +124,9 @@ async fn smollm2_matches_transformers() {
     assert_eq!(streamed, completion.text);
     assert_eq!(completion.usage.completion_tokens, 5);
 
+    let time = suite::speed::report(&mut llama, &gpu().await).await;
+    assert!(time.step_ms <= 2000.0, "{time:?}");
+
     let prompts = suite::smollm2::prompts(50);
     assert!(prompts.len() >= 3);
     for prompt in prompts {

@@ -1,264 +1,253 @@
 //! The native command line: chat with a model file, look into one, measure one.
 
-#[cfg(target_arch = "wasm32")]
-fn main() {}
+use burn::tensor::Device;
+use clap::{Parser, Subcommand, ValueEnum};
+use cubecl::future::block_on;
+use hearth::chat::Message;
+use hearth::error::{Error, Result};
+use hearth::format::gguf::{self, Value};
+use hearth::generation::CancelToken;
+use hearth::generation::sampler::SamplerConfig;
+use hearth::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use hearth::tokenizer::{BpeTokenizer, Tokenizer};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::File;
+use std::io::{BufRead, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-#[cfg(not(target_arch = "wasm32"))]
-fn main() -> std::process::ExitCode {
-    cli::main()
+/// Bytes of the file that are read at a time.
+const READ_BYTES: usize = 4 << 20;
+
+/// Run Llama-family GGUF models on this machine.
+#[derive(Parser)]
+#[command(name = "hearth", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-mod cli {
-    use burn::tensor::Device;
-    use clap::{Parser, Subcommand, ValueEnum};
-    use cubecl::future::block_on;
-    use hearth::chat::Message;
-    use hearth::error::{Error, Result};
-    use hearth::format::gguf::{self, Value};
-    use hearth::generation::CancelToken;
-    use hearth::generation::sampler::SamplerConfig;
-    use hearth::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
-    use hearth::tokenizer::{BpeTokenizer, Tokenizer};
-    use indicatif::{ProgressBar, ProgressStyle};
-    use std::fs::File;
-    use std::io::{BufRead, IsTerminal, Read, Write};
-    use std::path::{Path, PathBuf};
-    use std::process::ExitCode;
-    use std::time::{SystemTime, UNIX_EPOCH};
+#[derive(Subcommand)]
+enum Command {
+    /// Talk to a model; each line of input is one message. Ctrl-D ends.
+    Chat {
+        /// The GGUF file.
+        model: PathBuf,
+        #[command(flatten)]
+        target: Target,
+        /// An instruction for the whole conversation.
+        #[arg(long)]
+        system: Option<String>,
+        /// 0 always takes the likeliest token.
+        #[arg(long, default_value_t = SamplerConfig::default().temperature)]
+        temperature: f32,
+        /// Makes the answers repeatable.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Tokens after which an answer ends.
+        #[arg(long, default_value_t = 512)]
+        max_tokens: usize,
+    },
+    /// Print a file's metadata and tensors.
+    Inspect {
+        /// The GGUF file.
+        model: PathBuf,
+    },
+    /// Measure the negative log-likelihood of a text.
+    Eval {
+        /// The GGUF file.
+        model: PathBuf,
+        /// The UTF-8 text.
+        #[arg(long)]
+        text: PathBuf,
+        #[command(flatten)]
+        target: Target,
+    },
+}
 
-    /// Bytes of the file that are read at a time.
-    const READ_BYTES: usize = 4 << 20;
+#[derive(clap::Args)]
+struct Target {
+    /// Where the model runs.
+    #[arg(long, value_enum, default_value_t = DeviceName::Gpu)]
+    device: DeviceName,
+    /// Tokens that the context holds; the model's own limit caps it.
+    #[arg(long, default_value_t = LoadOptions::default().max_seq_len)]
+    context: usize,
+}
 
-    /// Run Llama-family GGUF models on this machine.
-    #[derive(Parser)]
-    #[command(name = "hearth", version)]
-    struct Arguments {
-        #[command(subcommand)]
-        command: Command,
-    }
+#[derive(Clone, Copy, ValueEnum)]
+enum DeviceName {
+    Gpu,
+    Cpu,
+}
 
-    #[derive(Subcommand)]
-    enum Command {
-        /// Talk to a model; each line of input is one message. Ctrl-D ends.
-        Chat {
-            /// The GGUF file.
-            model: PathBuf,
-            #[command(flatten)]
-            target: Target,
-            /// An instruction for the whole conversation.
-            #[arg(long)]
-            system: Option<String>,
-            /// 0 always takes the likeliest token.
-            #[arg(long, default_value_t = SamplerConfig::default().temperature)]
-            temperature: f32,
-            /// Makes the answers repeatable.
-            #[arg(long)]
-            seed: Option<u64>,
-            /// Tokens after which an answer ends.
-            #[arg(long, default_value_t = 512)]
-            max_tokens: usize,
-        },
-        /// Print a file's metadata and tensors.
-        Inspect {
-            /// The GGUF file.
-            model: PathBuf,
-        },
-        /// Measure the negative log-likelihood of a text.
-        Eval {
-            /// The GGUF file.
-            model: PathBuf,
-            /// The UTF-8 text.
-            #[arg(long)]
-            text: PathBuf,
-            #[command(flatten)]
-            target: Target,
-        },
-    }
-
-    #[derive(clap::Args)]
-    struct Target {
-        /// Where the model runs.
-        #[arg(long, value_enum, default_value_t = DeviceName::Gpu)]
-        device: DeviceName,
-        /// Tokens that the context holds; the model's own limit caps it.
-        #[arg(long, default_value_t = LoadOptions::default().max_seq_len)]
-        context: usize,
-    }
-
-    #[derive(Clone, Copy, ValueEnum)]
-    enum DeviceName {
-        Gpu,
-        Cpu,
-    }
-
-    pub fn main() -> ExitCode {
-        let result = match Arguments::parse().command {
-            Command::Chat { model, target, system, temperature, seed, max_tokens } => {
-                let seed = seed.unwrap_or_else(random_seed);
-                let sampler = SamplerConfig { temperature, seed, ..SamplerConfig::default() };
-                chat(&model, &target, system, GenerationOptions { sampler, max_tokens, ..GenerationOptions::default() })
-            }
-            Command::Inspect { model } => inspect(&model),
-            Command::Eval { model, text, target } => eval(&model, &text, &target),
-        };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error [{}]: {error}", error.code());
-                ExitCode::FAILURE
-            }
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Chat { model, target, system, temperature, seed, max_tokens } => {
+            let seed = seed.unwrap_or_else(random_seed);
+            let sampler = SamplerConfig { temperature, seed, ..SamplerConfig::default() };
+            chat(&model, &target, system, GenerationOptions { sampler, max_tokens, ..GenerationOptions::default() })
+        }
+        Command::Inspect { model } => inspect(&model),
+        Command::Eval { model, text, target } => eval(&model, &text, &target),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error [{}]: {error}", error.code());
+            ExitCode::FAILURE
         }
     }
+}
 
-    fn chat(path: &Path, target: &Target, system: Option<String>, options: GenerationOptions) -> Result<()> {
-        let mut llama = load(path, target)?;
-        block_on(llama.warm_up())?;
-        let mut messages: Vec<Message> = system.map(Message::system).into_iter().collect();
-        let interactive = std::io::stdin().is_terminal();
-        loop {
-            if interactive {
-                print(">>> ")?;
+fn chat(path: &Path, target: &Target, system: Option<String>, options: GenerationOptions) -> Result<()> {
+    let mut llama = load(path, target)?;
+    block_on(llama.warm_up())?;
+    let mut messages: Vec<Message> = system.map(Message::system).into_iter().collect();
+    let interactive = std::io::stdin().is_terminal();
+    loop {
+        if interactive {
+            print(">>> ")?;
+        }
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).map_err(|error| io(Path::new("standard input"), &error))?
+            == 0
+        {
+            return Ok(());
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        messages.push(Message::user(line.trim_end()));
+        let prompt = ChatPrompt { messages: messages.clone(), now: now() };
+        // A reader that has gone away ends the answer.
+        let cancel = CancelToken::default();
+        let completion = block_on(llama.chat(&prompt, &options, &cancel, |text, _| {
+            if print(text).is_err() {
+                cancel.cancel();
             }
-            let mut line = String::new();
-            if std::io::stdin().lock().read_line(&mut line).map_err(|error| io(Path::new("standard input"), &error))?
-                == 0
-            {
-                return Ok(());
-            }
-            if line.trim().is_empty() {
-                continue;
-            }
-            messages.push(Message::user(line.trim_end()));
-            let prompt = ChatPrompt { messages: messages.clone(), now: now() };
-            // A reader that has gone away ends the answer.
-            let cancel = CancelToken::default();
-            let completion = block_on(llama.chat(&prompt, &options, &cancel, |text, _| {
-                if print(text).is_err() {
-                    cancel.cancel();
-                }
-            }))?;
-            print("\n")?;
-            eprintln!(
-                "[{} + {} tokens, {:.0} ms to the first, {:.1} tokens/s]",
-                completion.usage.prompt_tokens,
-                completion.usage.completion_tokens,
-                completion.timings.time_to_first_token_ms,
-                completion.timings.decode_tokens_per_second,
-            );
-            messages.push(Message::assistant(completion.text));
-        }
-    }
-
-    fn inspect(path: &Path) -> Result<()> {
-        let mut parser = gguf::Parser::new();
-        read(path, |bytes| {
-            parser.push(bytes, &mut |_| Ok(()))?;
-            Ok(parser.header().is_none())
-        })?;
-        let header = match parser.header() {
-            Some(header) => header,
-            // The file ended inside the header: finishing says where.
-            None => &parser.finish()?,
-        };
-        println!("GGUF v{}, alignment {}", header.version, header.alignment);
-        for (key, value) in header.metadata.iter() {
-            println!("{key} = {}", describe(value));
-        }
-        for tensor in &header.tensors {
-            println!("{:<32} {:>8} {:?}", tensor.name, tensor.ty.name(), tensor.dims);
-        }
-        Ok(())
-    }
-
-    fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
-        let text = std::fs::read_to_string(text).map_err(|error| io(text, &error))?;
-        let mut llama = load(path, target)?;
-        let tokens = llama.tokenizer().encode(&text, llama.tokenizer().adds_bos(), false)?;
-        if tokens.len() < 2 {
-            return Err(Error::InvalidParameter { name: "text", reason: "it must have at least two tokens".into() });
-        }
-        let losses = block_on(llama.negative_log_likelihood(&tokens))?;
-        let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
-        println!(
-            "tokens {}  nll {sum:.4}  mean {:.6}  perplexity {:.4}",
-            tokens.len(),
-            sum / count,
-            (sum / count).exp()
+        }))?;
+        print("\n")?;
+        eprintln!(
+            "[{} + {} tokens, {:.0} ms to the first, {:.1} tokens/s]",
+            completion.usage.prompt_tokens,
+            completion.usage.completion_tokens,
+            completion.timings.time_to_first_token_ms,
+            completion.timings.decode_tokens_per_second,
         );
-        Ok(())
+        messages.push(Message::assistant(completion.text));
     }
+}
 
-    fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
-        let device = open(target.device)?;
-        let bytes = std::fs::metadata(path).map_err(|error| io(path, &error))?.len();
-        let style =
-            ProgressStyle::with_template("loading {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(bytes).with_style(style);
-        let mut loader = ModelLoader::new(&device, LoadOptions { max_seq_len: target.context });
-        read(path, |bytes| {
-            loader.push(bytes)?;
-            bar.inc(bytes.len() as u64);
-            Ok(true)
-        })?;
-        bar.finish_and_clear();
-        loader.finish()
+fn inspect(path: &Path) -> Result<()> {
+    let mut parser = gguf::Parser::new();
+    read(path, |bytes| {
+        parser.push(bytes, &mut |_| Ok(()))?;
+        Ok(parser.header().is_none())
+    })?;
+    let header = match parser.header() {
+        Some(header) => header,
+        // The file ended inside the header: finishing says where.
+        None => &parser.finish()?,
+    };
+    println!("GGUF v{}, alignment {}", header.version, header.alignment);
+    for (key, value) in header.metadata.iter() {
+        println!("{key} = {}", describe(value));
     }
+    for tensor in &header.tensors {
+        println!("{:<32} {:>8} {:?}", tensor.name, tensor.ty.name(), tensor.dims);
+    }
+    Ok(())
+}
 
-    fn open(name: DeviceName) -> Result<Device> {
-        match name {
-            DeviceName::Gpu => block_on(hearth::device::open()),
-            DeviceName::Cpu => Ok(hearth::device::cpu()),
+fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
+    let text = std::fs::read_to_string(text).map_err(|error| io(text, &error))?;
+    let mut llama = load(path, target)?;
+    let tokens = llama.tokenizer().encode(&text, llama.tokenizer().adds_bos(), false)?;
+    if tokens.len() < 2 {
+        return Err(Error::InvalidParameter { name: "text", reason: "it must have at least two tokens".into() });
+    }
+    let losses = block_on(llama.negative_log_likelihood(&tokens))?;
+    let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
+    println!(
+        "tokens {}  nll {sum:.4}  mean {:.6}  perplexity {:.4}",
+        tokens.len(),
+        sum / count,
+        (sum / count).exp()
+    );
+    Ok(())
+}
+
+fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
+    let device = open(target.device)?;
+    let bytes = std::fs::metadata(path).map_err(|error| io(path, &error))?.len();
+    let style =
+        ProgressStyle::with_template("loading {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(bytes).with_style(style);
+    let mut loader = ModelLoader::new(&device, LoadOptions { max_seq_len: target.context });
+    read(path, |bytes| {
+        loader.push(bytes)?;
+        bar.inc(bytes.len() as u64);
+        Ok(true)
+    })?;
+    bar.finish_and_clear();
+    loader.finish()
+}
+
+fn open(name: DeviceName) -> Result<Device> {
+    match name {
+        DeviceName::Gpu => block_on(hearth::device::open()),
+        DeviceName::Cpu => Ok(hearth::device::cpu()),
+    }
+}
+
+/// Gives a file's bytes to `take` until it wants no more.
+fn read(path: &Path, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
+    let mut file = File::open(path).map_err(|error| io(path, &error))?;
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = file.read(&mut buffer).map_err(|error| io(path, &error))?;
+        if count == 0 || !take(&buffer[..count])? {
+            return Ok(());
         }
     }
+}
 
-    /// Gives a file's bytes to `take` until it wants no more.
-    fn read(path: &Path, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> {
-        let mut file = File::open(path).map_err(|error| io(path, &error))?;
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            let count = file.read(&mut buffer).map_err(|error| io(path, &error))?;
-            if count == 0 || !take(&buffer[..count])? {
-                return Ok(());
-            }
-        }
-    }
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| io(Path::new("standard output"), &error))
+}
 
-    fn print(text: &str) -> Result<()> {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .map_err(|error| io(Path::new("standard output"), &error))
-    }
+fn io(path: &Path, error: &std::io::Error) -> Error {
+    Error::Io { path: path.display().to_string(), reason: error.to_string() }
+}
 
-    fn io(path: &Path, error: &std::io::Error) -> Error {
-        Error::Io { path: path.display().to_string(), reason: error.to_string() }
-    }
+/// Seconds since 1970 (UTC).
+fn now() -> Option<i64> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|elapsed| elapsed.as_secs() as i64)
+}
 
-    /// Seconds since 1970 (UTC).
-    fn now() -> Option<i64> {
-        SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|elapsed| elapsed.as_secs() as i64)
-    }
+/// A seed that differs from run to run.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
+}
 
-    /// A seed that differs from run to run.
-    fn random_seed() -> u64 {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(())
-    }
-
-    /// A value on one line, however long it is.
-    fn describe(value: &Value) -> String {
-        const LONGEST: usize = 100;
-        match value {
-            Value::Array(array) => format!("[{} values]", array.len()),
-            other => {
-                let text = format!("{other:?}");
-                if text.chars().count() <= LONGEST {
-                    text
-                } else {
-                    text.chars().take(LONGEST).chain("…".chars()).collect()
-                }
+/// A value on one line, however long it is.
+fn describe(value: &Value) -> String {
+    const LONGEST: usize = 100;
+    match value {
+        Value::Array(array) => format!("[{} values]", array.len()),
+        other => {
+            let text = format!("{other:?}");
+            if text.chars().count() <= LONGEST {
+                text
+            } else {
+                text.chars().take(LONGEST).chain("…".chars()).collect()
             }
         }
     }

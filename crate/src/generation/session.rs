@@ -60,6 +60,11 @@ impl Session {
         Self { model, cache, tokens: Vec::new(), device: device.clone() }
     }
 
+    /// The model.
+    pub fn model(&self) -> &Transformer {
+        &self.model
+    }
+
     /// The tokens whose keys and values are in the cache.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens

@@ -4,15 +4,27 @@
 
 pub mod kernels;
 pub mod smollm2;
+pub mod speed;
 pub mod tiny;
 
 /// The bytes of a file under `tests/fixtures/`, in the test binary (a browser has no files).
 macro_rules! fixture {
-    ($path:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/", $path)).as_slice()
+    ($($path:literal),+) => {
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/", $($path),+)).as_slice()
     };
 }
 pub(crate) use fixture;
+
+/// Prints a line, in a browser to its console.
+macro_rules! say {
+    ($($arguments:tt)*) => {{
+        #[cfg(target_arch = "wasm32")]
+        wasm_bindgen_test::console_log!($($arguments)*);
+        #[cfg(not(target_arch = "wasm32"))]
+        println!($($arguments)*);
+    }};
+}
+pub(crate) use say;
 
 /// Little-endian `f32` values.
 pub fn floats(bytes: &[u8]) -> Vec<f32> {

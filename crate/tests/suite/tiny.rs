@@ -28,9 +28,9 @@ pub fn checkpoints() -> Vec<Checkpoint> {
             Checkpoint {
                 name: concat!($model, " ", $ty),
                 ty: $ty,
-                gguf: fixture!(concat!("tiny/", $model, "/", $ty, ".gguf")),
-                reference: fixture!(concat!("tiny/", $model, "/reference.json")),
-                logits_130: if $lossless { Some(fixture!(concat!("tiny/", $model, "/logits_130.f32"))) } else { None },
+                gguf: fixture!("tiny/", $model, "/", $ty, ".gguf"),
+                reference: fixture!("tiny/", $model, "/reference.json"),
+                logits_130: if $lossless { Some(fixture!("tiny/", $model, "/logits_130.f32")) } else { None },
             }
         };
     }

@@ -1,0 +1,76 @@
+//! How long a decode step takes, and how much of it the matrix-vector products are.
+
+use super::say;
+use burn::tensor::{Device, Tensor};
+use hearth::inference::Llama;
+use hearth::kernels::{self, BlockWeight};
+use hearth::models::llama::{Logits, Transformer};
+use hearth::tokenizer::BpeTokenizer;
+use web_time::Instant;
+
+/// Steps that are measured; the median counts.
+const STEPS: usize = 5;
+
+/// Medians, in milliseconds.
+#[derive(Debug)]
+pub struct DecodeTime {
+    /// One token through the whole model, its logits read back.
+    pub step_ms: f64,
+    /// The same matrix-vector products alone, and one value read back.
+    pub matvec_ms: f64,
+}
+
+/// Measures both on `device`, where `llama` is.
+async fn decode_time(llama: &mut Llama<BpeTokenizer>, device: &Device) -> DecodeTime {
+    llama.warm_up().await.expect("runs");
+    let session = llama.session_mut();
+    session.forward(&[1; 16], Logits::Last).await.expect("runs");
+    let (mut steps, mut products) = (Vec::new(), Vec::new());
+    for _ in 0..STEPS {
+        let begin = Instant::now();
+        session.forward(&[1], Logits::Last).await.expect("runs");
+        steps.push(begin.elapsed().as_secs_f64() * 1e3);
+
+        let begin = Instant::now();
+        let mut last = None;
+        for weight in matrices(session.model()) {
+            let x = Tensor::<3>::ones([1, 1, weight.shape().columns], device);
+            last = Some(kernels::matmul(x, weight));
+        }
+        let y = last.expect("a model has matrices").slice([0..1, 0..1, 0..1]);
+        y.into_data_async().await.expect("the device answers");
+        products.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    DecodeTime { step_ms: median(steps), matvec_ms: median(products) }
+}
+
+/// Measures and prints.
+pub async fn report(llama: &mut Llama<BpeTokenizer>, device: &Device) -> DecodeTime {
+    let time = decode_time(llama, device).await;
+    let share = 100.0 * time.matvec_ms / time.step_ms;
+    say!("decode: {:.0} ms a token, of which matrix-vector products {:.0} ms ({share:.0}%)", time.step_ms, time.matvec_ms);
+    time
+}
+
+/// Every matrix that a decode step multiplies with.
+fn matrices(model: &Transformer) -> Vec<&BlockWeight> {
+    let head = model.output.as_ref().map_or(&model.tok_embeddings.weight, |output| &output.weight);
+    let layers = model.layers.iter().flat_map(|layer| {
+        let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
+        [
+            &attention.wq,
+            &attention.wk,
+            &attention.wv,
+            &attention.wo,
+            &feed_forward.swiglu.linear_inner,
+            &feed_forward.swiglu.linear_outer,
+            &feed_forward.w2,
+        ]
+    });
+    layers.map(|linear| &linear.weight).chain([head]).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
