@@ -86,7 +86,7 @@ async function load() {
     });
     recommended = { ...DEFAULTS, ...entry?.sampling };
     view.showSamplingDefaults(recommended);
-    view.showModel(loaded.model, loaded.device);
+    view.showModel(entry?.title ?? loaded.model.name, loaded.model, loaded.device);
     view.setState("ready", "Ready");
     view.focusPrompt();
   } catch (error) {

@@ -84,7 +84,8 @@ export class Hearth {
    * @returns {Answer}
    */
   chat(messages, { signal, ...options } = {}) {
-    return new Answer(this.#client, { ...options, messages }, signal);
+    const [seed] = crypto.getRandomValues(new Uint32Array(1));
+    return new Answer(this.#client, { seed, ...options, messages, now: localSeconds() }, signal);
   }
 
   /** Forgets the conversation. */
@@ -159,6 +160,11 @@ function sourceOf(model) {
   if (model instanceof Blob) return { file: model };
   const { url, bytes } = typeof model === "string" || model instanceof URL ? { url: model } : model;
   return { url: new URL(url, globalThis.document?.baseURI ?? globalThis.location.href).href, bytes };
+}
+
+/** The local time as seconds since 1970-01-01 00:00 local time: templates tell the model what day it is. */
+function localSeconds() {
+  return Math.floor(Date.now() / 1000) - new Date().getTimezoneOffset() * 60;
 }
 
 function cancelled() {

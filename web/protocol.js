@@ -18,12 +18,12 @@
  * @property {number} [top_p] Keep the likeliest tokens that together have this probability, in (0, 1].
  * @property {number} [min_p] Keep tokens at least this likely relative to the likeliest one, in [0, 1].
  * @property {number} [repetition_penalty] Divides the logits of tokens already seen; 1 does nothing.
- * @property {number} [seed] The same seed gives the same answer.
+ * @property {number} [seed] The same seed gives the same answer; without one, every answer is another.
  * @property {number} [max_tokens] Ends the answer after this many tokens.
  * @property {string[]} [stop] Ends the answer before any of these strings.
  */
 
-/** @typedef {ChatOptions & { messages: Message[] }} ChatRequest */
+/** @typedef {ChatOptions & { messages: Message[], now: number }} ChatRequest `now` is the local time in seconds. */
 
 /**
  * @typedef {object} Delta A piece of an answer as it arrives.

@@ -159,12 +159,13 @@ export class View {
   }
 
   /**
+   * @param {string} name
    * @param {import("./protocol.js").ModelInfo} model
    * @param {import("./protocol.js").DeviceInfo} device
    */
-  showModel(model, device) {
+  showModel(name, model, device) {
     this.#about.textContent = [
-      model.name,
+      name,
       `${formatCount(model.parameters)} parameters`,
       `${formatBytes(model.deviceBytes)} on ${device.adapter || device.backend}`,
     ].join(" · ");

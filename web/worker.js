@@ -56,7 +56,13 @@ async function load(source, emit) {
     (/** @type {string} */ phase, /** @type {number} */ done, /** @type {number} */ total) =>
       emit({ phase, done, total }),
   );
-  return { model, device: engine.info };
+  return { model, device: { ...engine.info, adapter: await adapterName() } };
+}
+
+/** What the browser calls the graphics adapter that it offers first, which is the one that the engine takes. */
+async function adapterName() {
+  const info = (await navigator.gpu.requestAdapter().catch(() => null))?.info;
+  return info?.description || [info?.vendor, info?.architecture].filter(Boolean).join(" ");
 }
 
 function loaded() {

@@ -31,6 +31,7 @@ pub fn cpu() -> Device {
 
 /// What a GPU device can do, for people and for error messages.
 #[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct DeviceInfo {
     /// The backend's name, such as `wgpu<wgsl>`.
     pub backend: String,

@@ -111,9 +111,7 @@ fn chat(path: &Path, target: &Target, system: Option<String>, options: Generatio
             print(">>> ")?;
         }
         let mut line = String::new();
-        if std::io::stdin().lock().read_line(&mut line).map_err(|error| io(Path::new("standard input"), &error))?
-            == 0
-        {
+        if std::io::stdin().lock().read_line(&mut line).map_err(|error| io(Path::new("standard input"), &error))? == 0 {
             return Ok(());
         }
         if line.trim().is_empty() {
@@ -170,21 +168,15 @@ fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
     }
     let losses = block_on(llama.negative_log_likelihood(&tokens))?;
     let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
-    println!(
-        "tokens {}  nll {sum:.4}  mean {:.6}  perplexity {:.4}",
-        tokens.len(),
-        sum / count,
-        (sum / count).exp()
-    );
+    println!("tokens {}  nll {sum:.4}  mean {:.6}  perplexity {:.4}", tokens.len(), sum / count, (sum / count).exp());
     Ok(())
 }
 
 fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
     let device = open(target.device)?;
     let bytes = std::fs::metadata(path).map_err(|error| io(path, &error))?.len();
-    let style =
-        ProgressStyle::with_template("loading {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template("loading {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(bytes).with_style(style);
     let mut loader = ModelLoader::new(&device, LoadOptions { max_seq_len: target.context });
     read(path, |bytes| {
@@ -217,9 +209,7 @@ fn read(path: &Path, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> 
 
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| io(Path::new("standard output"), &error))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| io(Path::new("standard output"), &error))
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {

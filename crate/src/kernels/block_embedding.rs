@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous, empty_like};
-use super::decode::{scale_and_minimum, values, vector_index};
+use super::decode::{scale_and_minimum, values, word_index};
 use crate::quant::pack::{BLOCK_COLUMNS, PANEL_ROWS, PackedFormat};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -34,8 +34,7 @@ fn kernel<N: Size>(
     let (scale, minimum) = scale_and_minimum(scales, index, lane, format);
     #[unroll]
     for j in 0..8usize {
-        let vector = comptime!(vector_index(format, j));
-        let word = words[(index * comptime!(format.vectors()) + vector) * PANEL_ROWS + lane];
+        let word = words[word_index(index, lane, j, format)];
         let q = values::<N>(word, comptime!(j as u32), format);
         y[unit * 8 + j] = q * Vector::new(scale) + Vector::new(minimum);
     }

@@ -4,7 +4,7 @@
 //! its exponent moved from bias 15 to bias 127, a subnormal one is its mantissa times 2⁻²⁴. (Bits, not arithmetic on a denormal `f32`, which
 //! WGSL lets a device flush to zero.) Infinities and NaN, which no weight file holds, are not reproduced.
 
-use crate::quant::pack::PackedFormat;
+use crate::quant::pack::{PANEL_ROWS, PackedFormat};
 use cubecl::prelude::*;
 
 /// What to add to a half's shifted exponent: `(127 - 15) << 23`.
@@ -34,7 +34,7 @@ fn halves_to_f32<N: Size>(halves: Vector<u32, N>) -> Vector<f32, N> {
     Vector::<f32, N>::reinterpret(bits | sign)
 }
 
-/// The four unscaled values for columns `4 j .. 4 j + 4` of a block; `word` is vector [`vector_index`] of it.
+/// The four unscaled values for columns `4 j .. 4 j + 4` of a block; `word` is its vector at [`word_index`].
 #[cube]
 pub(super) fn values<N: Size>(
     word: Vector<u32, N>,
@@ -57,9 +57,11 @@ pub(super) fn values<N: Size>(
     }
 }
 
-/// Which of a block's vectors holds the values for columns `4 j .. 4 j + 4`.
-pub(super) fn vector_index(format: PackedFormat, j: usize) -> usize {
-    j * format.vectors() / 8
+/// Where the vector lies that holds the values for columns `4 j .. 4 j + 4` of the block at `index` (panel and block of a row, see
+/// `quant::pack`), for row `lane` of its panel.
+#[cube]
+pub(super) fn word_index(index: usize, lane: usize, #[comptime] j: usize, #[comptime] format: PackedFormat) -> usize {
+    (index * comptime!(format.vectors()) + comptime!(j * format.vectors() / 8)) * PANEL_ROWS + lane
 }
 
 /// Scale and minimum of the block at `index` (panel and block of a row, see `quant::pack`) for row `lane` of its panel.
@@ -71,7 +73,7 @@ pub(super) fn scale_and_minimum(
     lane: usize,
     #[comptime] format: PackedFormat,
 ) -> (f32, f32) {
-    let at = index * 32 + lane;
+    let at = index * PANEL_ROWS + lane;
     if comptime!(format.scale_bytes() == 4) {
         let word = scales[at];
         (half_to_f32(word & 0xffff), half_to_f32(word >> 16))

@@ -76,7 +76,7 @@ pub trait LlamaKernels: Backend {
 
 /// `x Wᵀ`: `[batch, seq, columns]` times a weight of `[rows, columns]` gives `[batch, seq, rows]`.
 ///
-/// Reads the weight's device bytes once for every eight tokens, and the activations once for every 64 rows.
+/// Reads the weight's device bytes once for one token, and once for every four tokens of a prompt.
 pub fn matmul(x: Tensor<3>, weight: &BlockWeight) -> Tensor<3> {
     let [_, _, columns] = x.dims();
     assert_eq!(columns, weight.shape().columns, "the activations' width must be the weight's columns");

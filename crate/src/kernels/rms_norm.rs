@@ -28,7 +28,7 @@ fn kernel(x: &[f32], gamma: &[f32], y: &mut [f32], epsilon: f32, #[comptime] wid
     let mut half = (UNITS / 2).runtime();
     while half > 0 {
         if unit < half {
-            partial[unit] = partial[unit] + partial[unit + half];
+            partial[unit] += partial[unit + half];
         }
         sync_cube();
         half /= 2;

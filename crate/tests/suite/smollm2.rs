@@ -99,7 +99,11 @@ pub async fn prompt_matches(llama: &mut Llama<BpeTokenizer>, prompt: &Prompt, st
     let reason = session
         .decode(logits, &mut sampler, &[], &cancel, |token| {
             generated.push(token);
-            Ok(if generated.len() == steps { ControlFlow::Break(FinishReason::Length) } else { ControlFlow::Continue(()) })
+            Ok(if generated.len() == steps {
+                ControlFlow::Break(FinishReason::Length)
+            } else {
+                ControlFlow::Continue(())
+            })
         })
         .await
         .expect("runs");

@@ -48,7 +48,11 @@ async fn decode_time(llama: &mut Llama<BpeTokenizer>, device: &Device) -> Decode
 pub async fn report(llama: &mut Llama<BpeTokenizer>, device: &Device) -> DecodeTime {
     let time = decode_time(llama, device).await;
     let share = 100.0 * time.matvec_ms / time.step_ms;
-    say!("decode: {:.0} ms a token, of which matrix-vector products {:.0} ms ({share:.0}%)", time.step_ms, time.matvec_ms);
+    say!(
+        "decode: {:.0} ms a token, of which matrix-vector products {:.0} ms ({share:.0}%)",
+        time.step_ms,
+        time.matvec_ms
+    );
     time
 }
 

@@ -132,3 +132,48 @@ impl TransformerCache {
         Tensor::from_data(TensorData::new(vec![position as u32], [1]), (&self.device, DType::U32))
     }
 }
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+
+    fn cache() -> TransformerCache {
+        let config = LlamaConfig::new(32, 32, 2, 2, 32).with_max_seq_len(5);
+        TransformerCache::new(&config, 1, &crate::device::cpu())
+    }
+
+    #[test]
+    fn prepare_counts_tokens_and_masks_only_those_that_come_together() {
+        let mut cache = cache();
+        assert!(cache.prepare(1).unwrap().is_none());
+        let mask = cache.prepare(3).unwrap().unwrap();
+        assert_eq!(mask.dims(), [1, 1, 3, 4]);
+        let hidden: Vec<bool> = mask.into_data().try_into_vec().unwrap();
+        #[rustfmt::skip]
+        assert_eq!(hidden, [
+            false, false, true, true,
+            false, false, false, true,
+            false, false, false, false,
+        ]);
+        assert_eq!(cache.len(), 4);
+    }
+
+    #[test]
+    fn prepare_refuses_what_does_not_fit_and_changes_nothing() {
+        let mut cache = cache();
+        cache.prepare(4).unwrap();
+        let error = cache.prepare(2).unwrap_err();
+        assert_eq!(error, GenerationError::MaxSequenceLengthExceeded { actual: 6, max: 5 });
+        assert_eq!(cache.len(), 4);
+        cache.prepare(1).unwrap();
+    }
+
+    #[test]
+    fn reset_empties_the_cache() {
+        let mut cache = cache();
+        cache.prepare(5).unwrap();
+        cache.reset();
+        assert!(cache.is_empty());
+        cache.prepare(5).unwrap();
+    }
+}

@@ -59,7 +59,7 @@ impl RotaryEncodingConfig {
         if self.rope.factors.is_empty() {
             return Ok(scaled);
         }
-        if self.rope.factors.len() != half || self.rope.factors.iter().any(|factor| *factor == 0.0) {
+        if self.rope.factors.len() != half || self.rope.factors.contains(&0.0) {
             return Err(Error::InvalidFile {
                 format: "GGUF",
                 field: "tensor \"rope_freqs.weight\"".into(),
