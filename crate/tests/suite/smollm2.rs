@@ -5,7 +5,6 @@ use hearth::chat::Message;
 use hearth::generation::sampler::SamplerConfig;
 use hearth::generation::{CancelToken, FinishReason};
 use hearth::inference::{ChatPrompt, Llama};
-use hearth::models::llama::Logits;
 use hearth::tokenizer::BpeTokenizer;
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -130,7 +129,7 @@ pub async fn passage_matches(llama: &mut Llama<BpeTokenizer>) {
     session.reset();
     let mut top1 = Vec::new();
     for chunk in tokens.chunks(64) {
-        let logits = session.forward(chunk, Logits::All).await.expect("runs");
+        let logits = session.forward(chunk, hearth::models::llama::Logits::All).await.expect("runs");
         top1.extend(logits.chunks(logits.len() / chunk.len()).map(|row| argmax(row) as u32));
     }
     let agree = top1.iter().zip(&expected_top1).filter(|(a, b)| a == b).count() as f64 / top1.len() as f64;
