@@ -66,11 +66,15 @@ export async function test() {
   /** @type {string[]} */
   const verdicts = [];
   let failed = false;
+  let total = 0;
   for (const suite of suites()) {
     step(`Tests: ${suite.title}`, suite.duration);
     const start = performance.now();
     const verdict = await suite.run().then(
-      (passed) => (passed > 0 ? `✔ ${passed} passed` : "✖ ran no tests"),
+      (passed) => {
+        total += passed;
+        return passed > 0 ? `✔ ${passed} passed` : "✖ ran no tests";
+      },
       (error) => `✖ ${error.message}`,
     );
     failed ||= verdict.startsWith("✖");
@@ -78,6 +82,7 @@ export async function test() {
   }
   console.log(`\n${verdicts.join("\n")}`);
   if (failed) throw new Failure("Not everything passed.");
+  console.log(`\n${total} passed, 0 failed`);
 }
 
 /**

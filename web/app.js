@@ -123,7 +123,12 @@ function send() {
   view.addUserMessage(content);
   view.setState("answering", "Answering…");
   const turn = { role: /** @type {const} */ ("user"), content };
-  const answer = hearth.chat([...messages, turn], { ...recommended, ...settings.sampling, ...view.sampling });
+  const answer = hearth.chat([...messages, turn], {
+    ...recommended,
+    ...settings.sampling,
+    ...view.sampling,
+    onPrefill: ({ done, total }) => view.setStatus(done < total ? `Reading ${done} of ${total} tokens…` : "Answering…"),
+  });
   answering = { answer, done: follow(hearth, turn, answer) };
 }
 

@@ -16,6 +16,8 @@ import { HearthError } from "./protocol.js";
 
 export { HearthError };
 
+/** @typedef {(progress: { done: number, total: number }) => void} OnPrefill */
+
 /**
  * Why this browser cannot run Hearth, or null where it can. Downloads nothing.
  * @returns {Promise<HearthError | null>}
@@ -78,14 +80,15 @@ export class Hearth {
 
   /**
    * Answers a conversation whose last message is the user's. Messages that begin like those of the call before are
-   * not computed again.
+   * not computed again. `onPrefill` hears how many of the conversation's tokens have been read; the answer begins when
+   * all have.
    * @param {import("./protocol.js").Message[]} messages
-   * @param {import("./protocol.js").ChatOptions & { signal?: AbortSignal }} [options]
+   * @param {import("./protocol.js").ChatOptions & { signal?: AbortSignal, onPrefill?: OnPrefill }} [options]
    * @returns {Answer}
    */
-  chat(messages, { signal, ...options } = {}) {
+  chat(messages, { signal, onPrefill, ...options } = {}) {
     const [seed] = crypto.getRandomValues(new Uint32Array(1));
-    return new Answer(this.#client, { seed, ...options, messages, now: localSeconds() }, signal);
+    return new Answer(this.#client, { seed, ...options, messages, now: localSeconds() }, signal, onPrefill);
   }
 
   /** Forgets the conversation. */
@@ -111,14 +114,16 @@ export class Answer {
    * @param {WorkerClient} client
    * @param {import("./protocol.js").ChatRequest} request
    * @param {AbortSignal} [signal]
+   * @param {OnPrefill} [onPrefill]
    */
-  constructor(client, request, signal) {
+  constructor(client, request, signal, onPrefill) {
     this.#client = client;
     const cancel = () => this.cancel();
     /** @type {Promise<import("./protocol.js").ChatResult>} */
     this.result = client
-      .call("chat", request, (delta) => {
-        this.#pieces.push(delta);
+      .call("chat", request, (event) => {
+        if (event.prefill) return onPrefill?.(event.prefill);
+        this.#pieces.push(event);
         this.#wake();
       })
       .finally(() => {

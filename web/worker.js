@@ -31,8 +31,10 @@ async function answer(request, emit) {
     case "load":
       return load(request.params, emit);
     case "chat":
-      return loaded().chat(request.params, (/** @type {string} */ text, /** @type {number} */ tokens) =>
-        emit({ text, tokens }),
+      return loaded().chat(
+        request.params,
+        (/** @type {string} */ text, /** @type {number} */ tokens) => emit({ text, tokens }),
+        (/** @type {number} */ done, /** @type {number} */ total) => emit({ prefill: { done, total } }),
       );
     case "cancel":
       return loaded().cancel();

@@ -35,7 +35,7 @@ pub fn cpu() -> Device {
 pub struct DeviceInfo {
     /// The backend's name, such as `wgpu<wgsl>`.
     pub backend: String,
-    /// The largest buffer, in bytes.
+    /// The bytes that one kernel argument may have.
     pub max_buffer_bytes: u64,
     /// Storage buffers that one kernel may bind.
     pub max_bindings: u32,

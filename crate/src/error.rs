@@ -68,9 +68,9 @@ pub enum Error {
     /// The device is gone; a new one has to be opened and the model loaded again.
     #[error("the device was lost: {0}; load the model again")]
     DeviceLost(String),
-    /// The model does not fit on the device.
-    #[error("out of device memory: {0}")]
-    OutOfDeviceMemory(String),
+    /// The model does not fit into memory, on the device or before it gets there.
+    #[error("out of memory: {0}")]
+    OutOfMemory(String),
     /// No model is loaded yet.
     #[error("no model is loaded: load one first")]
     NoModel,
@@ -104,7 +104,7 @@ impl Error {
             Error::WebGpuUnavailable(_) => "webgpu_unavailable",
             Error::Device(_) => "device_error",
             Error::DeviceLost(_) => "device_lost",
-            Error::OutOfDeviceMemory(_) => "out_of_device_memory",
+            Error::OutOfMemory(_) => "out_of_memory",
             Error::NoModel => "no_model",
             Error::Busy(_) => "busy",
             Error::Cancelled => "cancelled",

@@ -17,6 +17,31 @@
 //! | `web` | the JavaScript surface: the only module that knows a browser |
 //!
 //! `npm run lint` keeps the direction.
+//!
+//! ```no_run
+//! use hearth::chat::Message;
+//! use hearth::generation::CancelToken;
+//! use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, LoadOptions, ModelLoader};
+//!
+//! async fn ask(file: &[u8], question: &str) -> hearth::Result<String> {
+//!     let device = hearth::device::open().await?;
+//!     let mut loader = ModelLoader::new(&device, LoadOptions::default());
+//!     for chunk in file.chunks(1 << 20) {
+//!         loader.push(chunk)?;
+//!     }
+//!     let mut llama = loader.finish()?;
+//!
+//!     let prompt = ChatPrompt { messages: vec![Message::user(question)], now: None };
+//!     let options = GenerationOptions { max_tokens: 100, ..GenerationOptions::default() };
+//!     let on_event = |event: GenerationEvent<'_>| {
+//!         if let GenerationEvent::Text { text, .. } = event {
+//!             print!("{text}");
+//!         }
+//!     };
+//!     let answer = llama.chat(&prompt, &options, &CancelToken::default(), on_event).await?;
+//!     Ok(answer.text)
+//! }
+//! ```
 
 pub mod chat;
 pub mod device;

@@ -43,6 +43,11 @@ on_both_devices! {
     swiglu_matches_f64: async |device| suite::kernels::swiglu(&device).await;
     tiny_checkpoints_match_transformers: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::logits_match(&device, &checkpoint).await };
     prefill_in_any_chunks_gives_the_same_logits: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::chunks_agree(&device, &checkpoint).await };
+    generation_keeps_its_limits: async |device| suite::generation::limits(&device).await;
+    cancelling_ends_with_the_token_it_came_in: async |device| suite::generation::cancelling(&device).await;
+    the_common_prefix_is_computed_once: async |device| suite::generation::the_prefix_is_kept(&device).await;
+    a_seed_repeats_an_answer: async |device| suite::generation::seeds(&device).await;
+    bad_files_get_their_codes: async |device| suite::generation::bad_files(&device).await;
 }
 
 fn smollm2(device: &Device) -> Llama<BpeTokenizer> {

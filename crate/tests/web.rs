@@ -7,7 +7,7 @@ mod suite;
 use burn::tensor::Device;
 use hearth::chat::Message;
 use hearth::generation::CancelToken;
-use hearth::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
 use hearth::tokenizer::{BpeTokenizer, Tokenizer};
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
@@ -105,6 +105,16 @@ async fn prefill_in_any_chunks_gives_the_same_logits() {
     }
 }
 
+#[wasm_bindgen_test]
+async fn generation_keeps_its_promises() {
+    let device = gpu().await;
+    suite::generation::limits(&device).await;
+    suite::generation::cancelling(&device).await;
+    suite::generation::the_prefix_is_kept(&device).await;
+    suite::generation::seeds(&device).await;
+    suite::generation::bad_files(&device).await;
+}
+
 /// One load for everything that needs the real model: its tokenizer, its template, a five-token generation, and the reference's prompts.
 #[wasm_bindgen_test]
 async fn smollm2_matches_transformers() {
@@ -118,7 +128,11 @@ async fn smollm2_matches_transformers() {
     let options = GenerationOptions { sampler: suite::smollm2::greedy(), max_tokens: 5, stop: Vec::new() };
     let mut streamed = String::new();
     let completion = llama
-        .chat(&prompt, &options, &CancelToken::default(), |text, _| streamed.push_str(text))
+        .chat(&prompt, &options, &CancelToken::default(), |event| {
+            if let GenerationEvent::Text { text, .. } = event {
+                streamed.push_str(text);
+            }
+        })
         .await
         .expect("answers");
     assert_eq!(streamed, completion.text);

@@ -5,6 +5,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { root } from "../../scripts/lib/paths.mjs";
 import { ORDER, checkFile, checkModules } from "../../scripts/lint-modules.mjs";
 
 test("accepts a module that uses those to its left, itself and the error", () => {
@@ -83,4 +84,8 @@ test("finds every file of a tree, and has every module of the design in order", 
     await rm(folder, { recursive: true });
   }
   assert.deepEqual(ORDER, [...new Set(ORDER)]);
+});
+
+test("the crate keeps the rule", async () => {
+  assert.deepEqual(await checkModules(root("crate/src")), []);
 });

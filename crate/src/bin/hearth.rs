@@ -5,14 +5,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 use cubecl::future::block_on;
 use hearth::chat::Message;
 use hearth::error::{Error, Result};
-use hearth::format::gguf::{self, Value};
+use hearth::format::gguf;
 use hearth::generation::CancelToken;
 use hearth::generation::sampler::SamplerConfig;
-use hearth::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
 use hearth::tokenizer::{BpeTokenizer, Tokenizer};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -119,10 +119,12 @@ fn chat(path: &Path, target: &Target, system: Option<String>, options: Generatio
         }
         messages.push(Message::user(line.trim_end()));
         let prompt = ChatPrompt { messages: messages.clone(), now: now() };
-        // A reader that has gone away ends the answer.
         let cancel = CancelToken::default();
-        let completion = block_on(llama.chat(&prompt, &options, &cancel, |text, _| {
-            if print(text).is_err() {
+        let completion = block_on(llama.chat(&prompt, &options, &cancel, |event| {
+            // An answer that cannot be written ends.
+            if let GenerationEvent::Text { text, .. } = event
+                && print(text).is_err()
+            {
                 cancel.cancel();
             }
         }))?;
@@ -149,14 +151,14 @@ fn inspect(path: &Path) -> Result<()> {
         // The file ended inside the header: finishing says where.
         None => &parser.finish()?,
     };
-    println!("GGUF v{}, alignment {}", header.version, header.alignment);
+    let mut text = format!("GGUF v{}, alignment {}\n", header.version, header.alignment);
     for (key, value) in header.metadata.iter() {
-        println!("{key} = {}", describe(value));
+        text += &format!("{key} = {}\n", shortened(&value.to_string()));
     }
     for tensor in &header.tensors {
-        println!("{:<32} {:>8} {:?}", tensor.name, tensor.ty.name(), tensor.dims);
+        text += &format!("{:<32} {:>8} {:?}\n", tensor.name, tensor.ty.name(), tensor.dims);
     }
-    Ok(())
+    print(&text)
 }
 
 fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
@@ -168,8 +170,8 @@ fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
     }
     let losses = block_on(llama.negative_log_likelihood(&tokens))?;
     let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
-    println!("tokens {}  nll {sum:.4}  mean {:.6}  perplexity {:.4}", tokens.len(), sum / count, (sum / count).exp());
-    Ok(())
+    let mean = sum / count;
+    print(&format!("tokens {}  nll {sum:.4}  mean {mean:.6}  perplexity {:.4}\n", tokens.len(), mean.exp()))
 }
 
 fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
@@ -207,9 +209,13 @@ fn read(path: &Path, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> 
     }
 }
 
+/// Writes to standard output at once. A reader that has gone away (`| head`) is no error.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| io(Path::new("standard output"), &error))
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(io(Path::new("standard output"), &error)),
+        _ => Ok(()),
+    }
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
@@ -227,18 +233,11 @@ fn random_seed() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// A value on one line, however long it is.
-fn describe(value: &Value) -> String {
+/// The beginning of a text that may be long.
+fn shortened(text: &str) -> String {
     const LONGEST: usize = 100;
-    match value {
-        Value::Array(array) => format!("[{} values]", array.len()),
-        other => {
-            let text = format!("{other:?}");
-            if text.chars().count() <= LONGEST {
-                text
-            } else {
-                text.chars().take(LONGEST).chain("…".chars()).collect()
-            }
-        }
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Runs what of `prompt` the cache does not hold, in chunks of [`PREFILL_CHUNK`], and gives the last token's logits, or none when it was
-    /// cancelled. `progress` is called with the tokens that are done and with all of them.
+    /// cancelled. `progress` is called before each chunk and at the end, with the tokens that are done and with all of them.
     ///
     /// # Errors
     /// As [`Session::forward`]; `ContextLengthExceeded` before anything runs.
@@ -144,11 +144,12 @@ impl Session {
             if cancel.is_cancelled() {
                 return Ok(None);
             }
+            progress(done, prompt.len());
             let end = prompt.len().min(done + PREFILL_CHUNK);
             logits = self.forward(&prompt[done..end], Logits::Last).await?;
             done = end;
-            progress(done, prompt.len());
         }
+        progress(done, prompt.len());
         Ok(Some(logits))
     }
 

@@ -57,6 +57,25 @@ pub struct ChatPrompt {
     pub now: Option<i64>,
 }
 
+/// What happens while an answer is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GenerationEvent<'a> {
+    /// So many of the prompt's tokens are in the cache.
+    Prefill {
+        /// Those that are done.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
+    /// A token was generated, or the answer ended with text that was held back.
+    Text {
+        /// What to append; whole characters only, possibly none.
+        text: &'a str,
+        /// Tokens of the answer so far.
+        tokens: usize,
+    },
+}
+
 /// Counts of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Usage {
@@ -161,8 +180,8 @@ impl<T: Tokenizer> Llama<T> {
         template.encode(&self.tokenizer, &prompt.messages, &options)
     }
 
-    /// Answers a conversation. What of it the cache already holds is not computed again. `on_text` gets each new piece of text and the number of
-    /// tokens so far; some tokens bring no text yet.
+    /// Answers a conversation. What of it the cache already holds is not computed again. `on_event` hears how far the prompt is, then of every
+    /// token; some tokens bring no text yet.
     ///
     /// # Errors
     /// As [`Llama::encode_chat`] and [`Llama::complete`].
@@ -171,10 +190,10 @@ impl<T: Tokenizer> Llama<T> {
         prompt: &ChatPrompt,
         options: &GenerationOptions,
         cancel: &CancelToken,
-        on_text: impl FnMut(&str, usize),
+        on_event: impl FnMut(GenerationEvent<'_>),
     ) -> Result<Completion> {
         let ids = self.encode_chat(prompt)?;
-        self.complete(&ids, options, cancel, on_text).await
+        self.complete(&ids, options, cancel, on_event).await
     }
 
     /// Generates after `prompt`; see [`Llama::chat`].
@@ -186,7 +205,7 @@ impl<T: Tokenizer> Llama<T> {
         prompt: &[u32],
         options: &GenerationOptions,
         cancel: &CancelToken,
-        mut on_text: impl FnMut(&str, usize),
+        mut on_event: impl FnMut(GenerationEvent<'_>),
     ) -> Result<Completion> {
         if prompt.is_empty() {
             return Err(Error::InvalidParameter { name: "messages", reason: "the prompt has no tokens".into() });
@@ -202,7 +221,8 @@ impl<T: Tokenizer> Llama<T> {
 
         let begin = Instant::now();
         let cached_tokens = self.session.keep_prefix(prompt);
-        let logits = self.session.prefill(prompt, cancel, |_, _| ()).await?;
+        let on_prefill = |done, total| on_event(GenerationEvent::Prefill { done, total });
+        let logits = self.session.prefill(prompt, cancel, on_prefill).await?;
         let prefill_seconds = begin.elapsed().as_secs_f64();
         let mut first_token = begin;
 
@@ -216,7 +236,7 @@ impl<T: Tokenizer> Llama<T> {
                     }
                     let piece = stop.push(&decoder.push(token)?);
                     text.push_str(&piece.text);
-                    on_text(&piece.text, tokens);
+                    on_event(GenerationEvent::Text { text: &piece.text, tokens });
                     Ok(match (piece.stopped, tokens == options.max_tokens) {
                         (true, _) => ControlFlow::Break(FinishReason::Stop),
                         (_, true) => ControlFlow::Break(FinishReason::Length),
@@ -234,7 +254,7 @@ impl<T: Tokenizer> Llama<T> {
             }
             if !rest.is_empty() {
                 text.push_str(&rest);
-                on_text(&rest, tokens);
+                on_event(GenerationEvent::Text { text: &rest, tokens });
             }
         }
 

@@ -115,9 +115,7 @@ impl Assembly {
                     let needed =
                         usize::try_from(length).ok().filter(|needed| self.tensor.try_reserve_exact(*needed).is_ok());
                     if needed.is_none() {
-                        return Err(Error::OutOfDeviceMemory(format!(
-                            "a tensor of {length} bytes does not fit into memory"
-                        )));
+                        return Err(Error::OutOfMemory(format!("a tensor of {length} bytes does not fit into memory")));
                     }
                 }
                 self.tensor.extend_from_slice(bytes);

@@ -3,5 +3,5 @@
 mod llama;
 mod loader;
 
-pub use llama::{ChatPrompt, Completion, GenerationOptions, Llama, ModelInfo, Timings, Usage};
+pub use llama::{ChatPrompt, Completion, GenerationEvent, GenerationOptions, Llama, ModelInfo, Timings, Usage};
 pub use loader::{LoadOptions, ModelLoader};

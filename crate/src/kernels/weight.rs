@@ -1,6 +1,6 @@
 //! A matrix of quantized blocks on a device: packed words and scales on a GPU, the file's own bytes on the CPU.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::TensorType;
 use crate::quant::pack::{self, PackedFormat};
 use burn::backend::{DispatchDevice, DispatchTensor};
@@ -31,15 +31,25 @@ impl BlockWeight {
     /// Puts `blocks`, in the file's layout, onto `device`: persistent memory of about as many bytes as the file's.
     ///
     /// # Errors
-    /// `UnsupportedModel` for a type or a shape without a kernel, `InvalidFile` when `blocks` has another length than the shape says.
+    /// `UnsupportedModel` for a type or a shape without a kernel, `InvalidFile` when `blocks` has another length than the shape says,
+    /// `OutOfMemory` when it is more than one kernel argument of the device can be.
     pub fn from_blocks(shape: BlockShape, blocks: &[u8], device: &Device) -> Result<Self> {
-        // Packs on the CPU too, or rather checks there what packing checks, so that both devices refuse the same files.
-        let (words, scales, dtype) = if is_cpu(device) {
-            pack::check(shape.ty, shape.rows, shape.columns, blocks)?;
-            (blocks.to_vec(), vec![0; 4], DType::U8)
-        } else {
-            let packed = pack::pack(shape.ty, shape.rows, shape.columns, blocks)?;
-            (packed.words, packed.scales, DType::U32)
+        let (words, scales, dtype) = match binding_limit(device) {
+            // Both devices refuse the same files: packing checks them, so the CPU does too.
+            None => {
+                pack::check(shape.ty, shape.rows, shape.columns, blocks)?;
+                (blocks.to_vec(), vec![0; 4], DType::U8)
+            }
+            Some(limit) if blocks.len() as u64 > limit => {
+                return Err(Error::OutOfMemory(format!(
+                    "a matrix of {} bytes, and this device's kernels take at most {limit} bytes each: try a smaller quantization",
+                    blocks.len()
+                )));
+            }
+            Some(_) => {
+                let packed = pack::pack(shape.ty, shape.rows, shape.columns, blocks)?;
+                (packed.words, packed.scales, DType::U32)
+            }
         };
         Ok(Self { words: upload(words, dtype, device), scales: upload(scales, dtype, device), shape })
     }
@@ -76,16 +86,12 @@ impl BlockShape {
     }
 }
 
-/// Whether `device` runs the kernels' CPU twins, on the file's own layout.
-fn is_cpu(device: &Device) -> bool {
-    #[cfg(not(target_arch = "wasm32"))]
-    {
-        matches!(device.as_dispatch(), DispatchDevice::Flex(_))
-    }
-    #[cfg(target_arch = "wasm32")]
-    {
-        let _: &DispatchDevice = device.as_dispatch();
-        false
+/// The bytes that one kernel argument may have on a GPU; none on the CPU, whose twins work on the file's own layout.
+fn binding_limit(device: &Device) -> Option<u64> {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => Some(device.client().properties().memory.max_page_size),
+        #[cfg(not(target_arch = "wasm32"))]
+        _ => None,
     }
 }
 

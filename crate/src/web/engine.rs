@@ -5,7 +5,7 @@ use super::loader::Loader;
 use crate::device::{self, DeviceInfo};
 use crate::error::{Error, Result};
 use crate::generation::CancelToken;
-use crate::inference::{ChatPrompt, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use crate::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
 use crate::tokenizer::BpeTokenizer;
 use burn::tensor::Device;
 use js_sys::Function;
@@ -59,9 +59,14 @@ impl Engine {
         Ok(Loader::new(ModelLoader::new(&self.device, options), self.model.clone()))
     }
 
-    /// Answers `request` (`messages`, and what `GenerationOptions` takes); `onDelta` gets `(text, tokens)`. Resolves to the finish reason, the
-    /// usage and the timings.
-    pub async fn chat(&self, request: JsValue, on_delta: Function) -> Result<JsValue, JsValue> {
+    /// Answers `request` (`messages`, `now`, and what `GenerationOptions` takes). `onDelta` gets `(text, tokens)` for every token, `onPrefill`
+    /// before that `(done, total)` of the prompt's tokens. Resolves to the finish reason, the usage and the timings.
+    pub async fn chat(
+        &self,
+        request: JsValue,
+        on_delta: Function,
+        on_prefill: Option<Function>,
+    ) -> Result<JsValue, JsValue> {
         let prompt: ChatPrompt =
             serde_wasm_bindgen::from_value(request.clone()).map_err(|error| invalid("request", error))?;
         let options: GenerationOptions =
@@ -69,9 +74,17 @@ impl Engine {
         let mut llama = self.take_model()?;
         self.cancel.clear();
         let completion = llama
-            .chat(&prompt, &options, &self.cancel, |text, tokens| {
+            .chat(&prompt, &options, &self.cancel, |event| {
                 // A listener's own exception must not end the answer.
-                let _ = on_delta.call2(&JsValue::NULL, &text.into(), &(tokens as u32).into());
+                let _ = match (event, &on_prefill) {
+                    (GenerationEvent::Text { text, tokens }, _) => {
+                        on_delta.call2(&JsValue::NULL, &text.into(), &(tokens as u32).into())
+                    }
+                    (GenerationEvent::Prefill { done, total }, Some(on_prefill)) => {
+                        on_prefill.call2(&JsValue::NULL, &(done as u32).into(), &(total as u32).into())
+                    }
+                    (GenerationEvent::Prefill { .. }, None) => return,
+                };
             })
             .await;
         *self.model.borrow_mut() = Some(llama);

@@ -2,9 +2,10 @@
 
 use super::{fixture, floats, relative_diff};
 use burn::tensor::Device;
-use hearth::generation::Session;
-use hearth::inference::{LoadOptions, ModelLoader};
+use hearth::error::Result;
+use hearth::inference::{Llama, LoadOptions, ModelLoader};
 use hearth::models::llama::Logits;
+use hearth::tokenizer::BpeTokenizer;
 use serde_json::Value;
 
 /// Logits may differ from the reference by this share of the largest.
@@ -49,12 +50,18 @@ pub fn checkpoints() -> Vec<Checkpoint> {
 
 impl Checkpoint {
     /// The model on `device`, pushed in chunks that end inside fields and tensors.
-    pub fn load(&self, device: &Device) -> Session {
-        let mut loader = ModelLoader::new(device, LoadOptions::default());
-        for chunk in self.gguf.chunks(9973) {
-            loader.push(chunk).expect("a valid file");
-        }
-        loader.finish().expect("a whole file").into_session()
+    pub fn load(&self, device: &Device, max_seq_len: usize) -> Llama<BpeTokenizer> {
+        load(self.gguf, device, max_seq_len).expect("a valid file")
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &'static [u8] {
+        self.gguf
+    }
+
+    /// The first tokens that the reference generates after its sequence of 33.
+    pub fn greedy_after_33(&self) -> Vec<u32> {
+        ids(&self.reference()["greedy32_after_33"])
     }
 
     fn reference(&self) -> Value {
@@ -64,14 +71,26 @@ impl Checkpoint {
     /// The reference's input of `length` tokens.
     pub fn sequence(&self, length: usize) -> Vec<u32> {
         let reference = self.reference();
-        let sequence = reference["seqs"][length.to_string()].as_array().expect("a sequence");
-        sequence.iter().map(|id| id.as_u64().expect("an id") as u32).collect()
+        ids(&reference["seqs"][length.to_string()])
     }
+}
+
+/// Loads a file from memory, pushed in chunks.
+pub fn load(gguf: &[u8], device: &Device, max_seq_len: usize) -> Result<Llama<BpeTokenizer>> {
+    let mut loader = ModelLoader::new(device, LoadOptions { max_seq_len });
+    for chunk in gguf.chunks(9973) {
+        loader.push(chunk)?;
+    }
+    loader.finish()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().expect("ids").iter().map(|id| id.as_u64().expect("an id") as u32).collect()
 }
 
 /// Logits after 7 and 130 tokens equal those of the reference with the same (dequantized) weights, and all 130 positions' where it has them.
 pub async fn logits_match(device: &Device, checkpoint: &Checkpoint) {
-    let mut session = checkpoint.load(device);
+    let mut session = checkpoint.load(device, 2048).into_session();
     for length in [7, 130] {
         let expected = &checkpoint.reference()["gguf"][checkpoint.ty]["hf_deq_last"][length.to_string()];
         let expected: Vec<f32> =
@@ -92,7 +111,7 @@ pub async fn logits_match(device: &Device, checkpoint: &Checkpoint) {
 /// One pass, chunks of 1, 7 and 64, and a rewind that replaces the end, all give the same last logits.
 pub async fn chunks_agree(device: &Device, checkpoint: &Checkpoint) {
     let tokens = checkpoint.sequence(130);
-    let mut session = checkpoint.load(device);
+    let mut session = checkpoint.load(device, 2048).into_session();
     let whole = session.forward(&tokens, Logits::Last).await.expect("runs");
     for size in [1, 7, 64] {
         session.reset();

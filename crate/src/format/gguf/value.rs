@@ -1,5 +1,7 @@
 //! The values that metadata entries can have.
 
+use std::fmt;
+
 /// The value of a metadata entry.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
@@ -17,6 +19,20 @@ pub enum Value {
     U64(u64),
     I64(i64),
     F64(f64),
+}
+
+/// Scalars as they are, strings in quotes, arrays by their length.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::F32(value) => write!(f, "{value}"),
+            Value::F64(value) => write!(f, "{value}"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::String(value) => write!(f, "{value:?}"),
+            Value::Array(array) => write!(f, "[{} values]", array.len()),
+            integer => write!(f, "{}", integer.integer().unwrap_or_default()),
+        }
+    }
 }
 
 /// An array in the metadata. All elements have one type.

@@ -119,7 +119,8 @@ impl LlamaConfig {
                 format!("{n_heads_kv} heads cannot be shared evenly by {n_heads} query heads"),
             ));
         }
-        if head_dim == 0 || !head_dim.is_multiple_of(4) || rotary_dim > head_dim || !rotary_dim.is_multiple_of(2) {
+        let rotates = rotary_dim > 0 && rotary_dim <= head_dim && rotary_dim.is_multiple_of(2);
+        if head_dim == 0 || !head_dim.is_multiple_of(4) || !rotates {
             return Err(invalid(
                 "llama.attention.key_length",
                 format!("a head of {head_dim} values of which {rotary_dim} rotate"),
@@ -154,7 +155,6 @@ impl LlamaConfig {
         .with_num_key_value_heads(Some(n_heads_kv))
         .with_head_dim(Some(head_dim))
         .with_tied_embeddings(!header.tensors.iter().any(|tensor| tensor.name == OUTPUT))
-        // The metadata holds an f32; its shortest decimal is the number that was meant.
         .with_norm_eps(f64::from(epsilon))
         .with_rope(rope)
         .with_max_seq_len(max_seq_len.min(context).max(1)))
