@@ -37,7 +37,7 @@ function suites() {
     {
       title: "The crate, natively",
       duration: "about 12 minutes the first time, most of it compiling Burn",
-      run: () => cargoTests(["test", "--release"]),
+      run: () => cargoTests(["test", "--release", "--", "--show-output"]),
     },
     {
       title: "The crate, in headless Chrome over WebGPU",
