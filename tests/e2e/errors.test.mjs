@@ -9,7 +9,6 @@ import { after, before, test } from "node:test";
 import {
   ask,
   errorWithCode,
-  loadFile,
   loadUrl,
   openPage,
   startBrowser,
@@ -69,41 +68,43 @@ test("names what is wrong with a model, and then loads a good one on the same pa
 
 test("says that a download broke off, and loads it the next time", async () => {
   let generous = false;
-  const server = createServer((_, response) => {
-    response.writeHead(200, { "Content-Length": tiny.length, "Access-Control-Allow-Origin": "*" });
+  const { page, url, close } = await openPageWithModel((response) => {
     if (generous) response.end(tiny);
     else response.write(tiny.subarray(0, tiny.length / 2), () => setTimeout(() => response.destroy(), 100));
   });
-  await new Promise((resolve) => server.listen(0, "localhost", () => resolve(undefined)));
-  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
-  // The page may only connect to its own origin and to https; the test reaches its server by way of the page's own.
-  const { page } = await openPage(browser, `${site.url}/?temperature=0&max_tokens=4`);
-  await page
-    .context()
-    .route("**/models/unreliable.gguf", (route) => route.continue({ url: `http://localhost:${port}/` }));
   try {
-    await loadUrl(page, `${site.url}/models/unreliable.gguf`);
+    await loadUrl(page, url);
     assert.match(await errorWithCode(page, "network_error"), /broke off after \d+ bytes/);
     generous = true;
     await page.getByTestId("load").click();
     await waitForStatus(page, "Ready");
   } finally {
-    await page.close();
-    server.closeAllConnections();
-    server.close();
+    await close();
   }
 });
 
 test("stops loading when asked to", async () => {
-  const { page } = await openPage(browser, site.url);
-  await loadFile(page, tiny);
-  await page.getByTestId("cancel-load").click();
-  await waitForStatus(page, "No model loaded");
-  assert.equal(await page.getByTestId("error").isVisible(), false);
-  assert.equal(page.workers().length, 0);
-  await page.getByTestId("load").click();
-  await waitForStatus(page, "Ready");
-  await page.close();
+  let stalled = true;
+  const { page, url, close } = await openPageWithModel((response) => {
+    if (stalled) response.write(tiny.subarray(0, tiny.length / 2));
+    else response.end(tiny);
+  });
+  try {
+    await loadUrl(page, url);
+    await page.getByTestId("cancel-load").click();
+    await waitForStatus(page, "No model loaded");
+    assert.equal(await page.getByTestId("error").isVisible(), false);
+    // The browser ends a worker when it gets to it.
+    for (let waited = 0; page.workers().length > 0; waited++) {
+      assert.ok(waited < 100, "the worker goes on");
+      await page.waitForTimeout(100);
+    }
+    stalled = false;
+    await page.getByTestId("load").click();
+    await waitForStatus(page, "Ready");
+  } finally {
+    await close();
+  }
 });
 
 test("says so where there is no WebGPU, before anything is downloaded", async () => {
@@ -131,3 +132,26 @@ test("says so where WebGPU finds no adapter", async () => {
   assert.equal(await page.getByTestId("load").isDisabled(), true);
   await page.close();
 });
+
+/**
+ * A page, and an address whose answer the test writes. A page may only connect to its own origin and to https, so the test's server is reached by
+ * way of the page's own.
+ * @param {(response: import("node:http").ServerResponse) => void} respond
+ */
+async function openPageWithModel(respond) {
+  const server = createServer((_, response) => {
+    response.writeHead(200, { "Content-Length": tiny.length, "Access-Control-Allow-Origin": "*" });
+    respond(response);
+  });
+  await new Promise((resolve) => server.listen(0, "localhost", () => resolve(undefined)));
+  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+  const { page } = await openPage(browser, `${site.url}/?temperature=0&max_tokens=4`);
+  const path = "/models/unreliable.gguf";
+  await page.context().route(`**${path}`, (route) => route.continue({ url: `http://localhost:${port}/` }));
+  const close = async () => {
+    await page.close();
+    server.closeAllConnections();
+    server.close();
+  };
+  return { page, url: site.url + path, close };
+}
