@@ -108,7 +108,7 @@ fn chat(path: &Path, target: &Target, system: Option<String>, options: Generatio
     let interactive = std::io::stdin().is_terminal();
     loop {
         if interactive {
-            print(">>> ")?;
+            written(print(">>> "))?;
         }
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line).map_err(|error| io(Path::new("standard input"), &error))? == 0 {
@@ -128,7 +128,7 @@ fn chat(path: &Path, target: &Target, system: Option<String>, options: Generatio
                 cancel.cancel();
             }
         }))?;
-        print("\n")?;
+        written(print("\n"))?;
         eprintln!(
             "[{} + {} tokens, {:.0} ms to the first, {:.1} tokens/s]",
             completion.usage.prompt_tokens,
@@ -158,7 +158,7 @@ fn inspect(path: &Path) -> Result<()> {
     for tensor in &header.tensors {
         text += &format!("{:<32} {:>8} {:?}\n", tensor.name, tensor.ty.name(), tensor.dims);
     }
-    print(&text)
+    written(print(&text))
 }
 
 fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
@@ -171,7 +171,7 @@ fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
     let losses = block_on(llama.negative_log_likelihood(&tokens))?;
     let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
     let mean = sum / count;
-    print(&format!("tokens {}  nll {sum:.4}  mean {mean:.6}  perplexity {:.4}\n", tokens.len(), mean.exp()))
+    written(print(&format!("tokens {}  nll {sum:.4}  mean {mean:.6}  perplexity {:.4}\n", tokens.len(), mean.exp())))
 }
 
 fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
@@ -209,10 +209,15 @@ fn read(path: &Path, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result<()> 
     }
 }
 
-/// Writes to standard output at once. A reader that has gone away (`| head`) is no error.
-fn print(text: &str) -> Result<()> {
+/// Writes to standard output at once.
+fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// What came of writing to standard output: a reader that has gone away (`| head`) is no error.
+fn written(result: std::io::Result<()>) -> Result<()> {
+    match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(io(Path::new("standard output"), &error)),
         _ => Ok(()),
     }
