@@ -9,6 +9,7 @@ import { isMain, root } from "./lib/paths.mjs";
 import { Failure, main } from "./lib/run.mjs";
 
 export const ORDER = [
+  "test_fixtures",
   "error",
   "store",
   "format",

@@ -13,9 +13,10 @@ export async function lint() {
 
   step("Prettier");
   await run("npx", ["--no-install", "prettier", "--check", "."]);
-  step("Types of the scripts and tests, then of the page");
+  step("Types of the scripts and tests, of the page, then of the bench");
   await run("npx", ["--no-install", "tsc", "-p", "tsconfig.json"]);
   await run("npx", ["--no-install", "tsc", "-p", "web/tsconfig.json"]);
+  await run("npx", ["--no-install", "tsc", "-p", "bench/tsconfig.json"]);
   step("Who may use whom in the crate");
   await run(process.execPath, [root("scripts/lint-modules.mjs")]);
   step("rustfmt");

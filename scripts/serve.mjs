@@ -22,6 +22,7 @@ const MIME = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
   ".json": "application/json",
+  ".mjs": "text/javascript; charset=utf-8",
   ".png": "image/png",
   ".svg": "image/svg+xml",
   ".ts": "text/plain; charset=utf-8",
@@ -34,10 +35,12 @@ const MIME = {
  * @param {number} options.port 0 takes a free one.
  * @param {string} [options.host]
  * @param {Record<string, string>} [options.folders]
+ * @param {Record<string, string>} [options.headers] Sent with every answer.
  * @returns {Promise<import("node:http").Server>} Listening.
  */
-export function serve({ port, host = "localhost", folders = FOLDERS }) {
+export function serve({ port, host = "localhost", folders = FOLDERS, headers = {} }) {
   const server = createServer((request, response) => {
+    response.setHeaders(new Map(Object.entries(headers)));
     answer(request, response, folders).catch((error) => {
       console.error(error);
       if (!response.headersSent) refuse(response, 500, "Internal server error");

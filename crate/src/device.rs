@@ -1,7 +1,14 @@
 //! Opens the device that a model runs on.
 
+mod recording;
+
 use crate::error::{Error, Result};
+use burn::backend::DispatchDevice;
 use burn::tensor::Device;
+pub(crate) use recording::{Recording, Words, read_words};
+
+/// Launches that are submitted together: more than a token of any model takes, so that it is one submission.
+const LAUNCHES_PER_SUBMIT: usize = 1024;
 
 /// Opens the GPU: WebGPU in a browser, Vulkan, Metal or DX12 natively. A second call gives the same device.
 ///
@@ -13,7 +20,7 @@ pub async fn open() -> Result<Device> {
     if let Some(device) = opened::get() {
         return Ok(device);
     }
-    match Device::wgpu_options().init_async().await {
+    match Device::wgpu_options().tasks_max(LAUNCHES_PER_SUBMIT).init_async().await {
         Ok(device) => {
             opened::set(device.clone());
             Ok(device)
@@ -57,6 +64,26 @@ impl DeviceInfo {
             max_units: properties.hardware.max_units_per_cube,
             max_shared_memory_bytes: properties.hardware.max_shared_memory_size,
         }
+    }
+}
+
+/// Submits what was enqueued on `device`, so that it begins with it and is not given too much at once.
+pub(crate) fn submit(device: &Device) {
+    if let DispatchDevice::Cube(device) = device.as_dispatch() {
+        // A failure shows when a result is read.
+        let _ = device.client().flush();
+    }
+}
+
+/// Waits until `device` has done everything that was enqueued.
+///
+/// # Errors
+/// `Device` when the device failed.
+pub(crate) async fn sync(device: &Device) -> Result<()> {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => device.client().sync().await.map_err(|error| Error::Device(error.to_string())),
+        #[cfg(not(target_arch = "wasm32"))]
+        _ => Ok(()),
     }
 }
 

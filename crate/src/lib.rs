@@ -52,6 +52,8 @@ pub mod inference;
 pub mod kernels;
 pub mod models;
 pub mod quant;
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod test_fixtures;
 pub mod tokenizer;
 #[cfg(target_arch = "wasm32")]
 pub mod web;

@@ -5,6 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::Read;
 
 use hearth::error::Result;
 use hearth::format::gguf::Parser;
@@ -89,7 +90,9 @@ fn counts_what_is_held() {
 
 #[test]
 fn a_vocabulary_takes_a_few_times_its_bytes() {
-    let file = fixture("vocab/ggml-vocab-llama-bpe.gguf");
+    let mut file = Vec::new();
+    let compressed = fixture("vocab/ggml-vocab-llama-bpe.gguf.gz");
+    flate2::read::GzDecoder::new(compressed.as_slice()).read_to_end(&mut file).unwrap();
     for chunk_size in [1000, 65536, file.len()] {
         let (bytes, result) = peak(&file, chunk_size);
         assert_eq!(result, Ok(()));

@@ -6,6 +6,7 @@ mod suite;
 
 use burn::tensor::Device;
 use cubecl::future::block_on;
+use hearth::format::TensorType;
 use hearth::inference::{Llama, LoadOptions, ModelLoader};
 use hearth::tokenizer::BpeTokenizer;
 
@@ -17,6 +18,11 @@ fn gpu() -> Device {
 /// Whether the long sets run too: `npm run verify` sets it.
 fn verify() -> bool {
     std::env::var_os("HEARTH_VERIFY").is_some()
+}
+
+/// The types that ggml's reference blocks exist for.
+fn quantized() -> impl Iterator<Item = TensorType> {
+    TensorType::ALL.into_iter().filter(|ty| *ty != TensorType::F32)
 }
 
 /// One test a device for each check.
@@ -34,18 +40,24 @@ macro_rules! on_both_devices {
 }
 
 on_both_devices! {
-    matmul_matches_the_reference_decoder: async |device| for ty in suite::kernels::TYPES { suite::kernels::matmul(&device, ty).await };
-    embedding_matches_the_reference_decoder: async |device| for ty in suite::kernels::TYPES { suite::kernels::embedding(&device, ty).await };
-    rms_norm_matches_f64: async |device| suite::kernels::rms_norm(&device).await;
-    rope_matches_f64: async |device| suite::kernels::rope(&device).await;
-    kv_write_moves_rows_exactly: async |device| suite::kernels::kv_write(&device).await;
+    matmul_matches_the_reference_decoder: async |device| for ty in TensorType::ALL { suite::kernels::matmul(&device, ty).await };
+    matmul_matches_ggml: async |device| for ty in quantized() { suite::kernels::matmul_of_ggml_blocks(&device, ty).await };
+    embedding_matches_the_reference_decoder: async |device| for ty in TensorType::ALL { suite::kernels::embedding(&device, ty).await };
+    stacks_of_several_types_match_f64: async |device| suite::kernels::stacks(&device).await;
+    the_residual_stream_matches_f64: async |device| suite::kernels::stream(&device).await;
+    extreme_gates_match_f64: async |device| suite::kernels::extreme_gates(&device).await;
+    qkv_matches_f64: async |device| suite::kernels::qkv(&device).await;
     attention_matches_f64: async |device| suite::kernels::attention(&device).await;
-    swiglu_matches_f64: async |device| suite::kernels::swiglu(&device).await;
+    sampling_greedy_takes_the_first_of_the_largest: async |device| suite::sampling::greedy(&device).await;
+    sampling_top_k_leaves_none_of_the_largest_out: async |device| suite::sampling::top_k(&device).await;
+    sampling_penalties_match_the_hosts: async |device| suite::sampling::penalize(&device).await;
+    sampling_candidates_draws_what_all_logits_draw: async |device| suite::sampling::draws(&device).await;
     tiny_checkpoints_match_transformers: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::logits_match(&device, &checkpoint).await };
     prefill_in_any_chunks_gives_the_same_logits: async |device| for checkpoint in suite::tiny::checkpoints() { suite::tiny::chunks_agree(&device, &checkpoint).await };
     generation_keeps_its_limits: async |device| suite::generation::limits(&device).await;
     cancelling_ends_with_the_token_it_came_in: async |device| suite::generation::cancelling(&device).await;
     the_common_prefix_is_computed_once: async |device| suite::generation::the_prefix_is_kept(&device).await;
+    replayed_launches_give_the_same_tokens: async |device| suite::generation::replays(&device).await;
     a_seed_repeats_an_answer: async |device| suite::generation::seeds(&device).await;
     bad_files_get_their_codes: async |device| suite::generation::bad_files(&device).await;
 }

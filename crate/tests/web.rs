@@ -6,6 +6,7 @@ mod suite;
 
 use burn::tensor::Device;
 use hearth::chat::Message;
+use hearth::format::TensorType;
 use hearth::generation::CancelToken;
 use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
 use hearth::tokenizer::{BpeTokenizer, Tokenizer};
@@ -54,31 +55,35 @@ async fn the_device_opens_and_a_second_call_gives_the_same() {
 
 #[wasm_bindgen_test]
 async fn matmul_matches_the_reference_decoder() {
-    for ty in suite::kernels::TYPES {
+    for ty in TensorType::ALL {
         suite::kernels::matmul(&gpu().await, ty).await;
     }
 }
 
 #[wasm_bindgen_test]
+async fn matmul_matches_ggml() {
+    for ty in TensorType::ALL.into_iter().filter(|ty| *ty != TensorType::F32) {
+        suite::kernels::matmul_of_ggml_blocks(&gpu().await, ty).await;
+    }
+}
+
+#[wasm_bindgen_test]
 async fn embedding_matches_the_reference_decoder() {
-    for ty in suite::kernels::TYPES {
+    for ty in TensorType::ALL {
         suite::kernels::embedding(&gpu().await, ty).await;
     }
 }
 
 #[wasm_bindgen_test]
-async fn rms_norm_matches_f64() {
-    suite::kernels::rms_norm(&gpu().await).await;
+async fn fused_projections_match_f64() {
+    suite::kernels::stacks(&gpu().await).await;
+    suite::kernels::stream(&gpu().await).await;
+    suite::kernels::extreme_gates(&gpu().await).await;
 }
 
 #[wasm_bindgen_test]
-async fn rope_matches_f64() {
-    suite::kernels::rope(&gpu().await).await;
-}
-
-#[wasm_bindgen_test]
-async fn kv_write_moves_rows_exactly() {
-    suite::kernels::kv_write(&gpu().await).await;
+async fn qkv_matches_f64() {
+    suite::kernels::qkv(&gpu().await).await;
 }
 
 #[wasm_bindgen_test]
@@ -87,8 +92,23 @@ async fn attention_matches_f64() {
 }
 
 #[wasm_bindgen_test]
-async fn swiglu_matches_f64() {
-    suite::kernels::swiglu(&gpu().await).await;
+async fn sampling_greedy_takes_the_first_of_the_largest() {
+    suite::sampling::greedy(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn sampling_top_k_leaves_none_of_the_largest_out() {
+    suite::sampling::top_k(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn sampling_penalties_match_the_hosts() {
+    suite::sampling::penalize(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
+async fn sampling_candidates_draws_what_all_logits_draw() {
+    suite::sampling::draws(&gpu().await).await;
 }
 
 #[wasm_bindgen_test]
@@ -111,6 +131,7 @@ async fn generation_keeps_its_promises() {
     suite::generation::limits(&device).await;
     suite::generation::cancelling(&device).await;
     suite::generation::the_prefix_is_kept(&device).await;
+    suite::generation::replays(&device).await;
     suite::generation::seeds(&device).await;
     suite::generation::bad_files(&device).await;
 }

@@ -41,6 +41,20 @@ test("serves the page at the root, and files with their types", async () => {
   assert.equal(await model.text(), MODEL);
 });
 
+test("sends the headers that it was told to, with refusals as well", async () => {
+  const isolated = await serve({ port: 0, folders: {}, headers: { "Cross-Origin-Opener-Policy": "same-origin" } });
+  try {
+    const { port } = /** @type {import("node:net").AddressInfo} */ (isolated.address());
+    for (const path of ["", "missing"]) {
+      const { headers } = await fetch(`http://localhost:${port}/${path}`);
+      assert.equal(headers.get("cross-origin-opener-policy"), "same-origin", path);
+    }
+  } finally {
+    isolated.closeAllConnections();
+    isolated.close();
+  }
+});
+
 test("answers 304 where the browser has the same file", async () => {
   const etag = (await fetch(`${site}/models/a.gguf`)).headers.get("etag") ?? "";
   assert.equal((await fetch(`${site}/models/a.gguf`, { headers: { "if-none-match": etag } })).status, 304);

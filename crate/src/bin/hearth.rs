@@ -180,7 +180,7 @@ fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {
     let style = ProgressStyle::with_template("loading {bytes}/{total_bytes} {wide_bar} {bytes_per_sec}, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(bytes).with_style(style);
-    let mut loader = ModelLoader::new(&device, LoadOptions { max_seq_len: target.context });
+    let mut loader = ModelLoader::new(&device, LoadOptions { max_seq_len: target.context, ..LoadOptions::default() });
     read(path, |bytes| {
         loader.push(bytes)?;
         bar.inc(bytes.len() as u64);

@@ -10,10 +10,8 @@ use crate::error::Error;
 use crate::format::gguf::{Metadata, Parser};
 use crate::tokenizer::{BpeTokenizer, Tokenizer};
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/");
-
 fn chat_templates() -> Value {
-    let bytes = std::fs::read(format!("{FIXTURES}chat_templates.json")).unwrap();
+    let bytes = crate::test_fixtures::read("chat_templates.json");
     serde_json::from_slice::<Value>(&bytes).unwrap()["templates"].clone()
 }
 
@@ -29,7 +27,7 @@ fn template(name: &str) -> (ChatTemplate, BTreeMap<String, Value>) {
 
 fn metadata(path: &str) -> Metadata {
     let mut parser = Parser::new();
-    let bytes = std::fs::read(format!("{FIXTURES}{path}")).unwrap();
+    let bytes = crate::test_fixtures::read(path);
     parser.push(&bytes, &mut |_| Ok(())).unwrap();
     parser.header().unwrap().metadata.clone()
 }

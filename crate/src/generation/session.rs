@@ -1,6 +1,9 @@
 //! A sequence that a model is working on: what is in its cache, and the loop that adds to it.
 
+use super::decode_step::DecodeStep;
 use super::sampler::Sampler;
+use super::token_source::Source;
+use crate::device::sync;
 use crate::error::{Error, Result};
 use crate::models::llama::{LlamaConfig, Logits, Transformer, TransformerCache};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -47,17 +50,58 @@ pub enum FinishReason {
 /// A model with its cache, and the tokens that the cache holds.
 #[derive(Debug)]
 pub struct Session {
-    model: Transformer,
-    cache: TransformerCache,
-    tokens: Vec<u32>,
+    pub(super) model: Transformer,
+    pub(super) cache: TransformerCache,
+    pub(super) tokens: Vec<u32>,
     device: Device,
+    pub(super) step: Step,
+    replay: bool,
+}
+
+/// What decodes on the device.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing was decoded yet.
+    New,
+    /// The device is no GPU.
+    Host,
+    Device(DecodeStep),
+}
+
+/// The logits of the token that the cache holds last, still on their device.
+#[derive(Debug)]
+pub struct NextLogits(Tensor<3>);
+
+impl NextLogits {
+    /// Reads them: one for each entry of the vocabulary.
+    ///
+    /// # Errors
+    /// `Device` when the device fails.
+    pub async fn read(&self) -> Result<Vec<f32>> {
+        read(self.0.clone()).await
+    }
+
+    pub(super) fn into_tensor(self) -> Tensor<3> {
+        self.0
+    }
 }
 
 impl Session {
     /// An empty sequence for `model`, which `config` made and `device` holds.
     pub fn new(model: Transformer, config: &LlamaConfig, device: &Device) -> Self {
         let cache = TransformerCache::new(config, 1, device);
-        Self { model, cache, tokens: Vec::new(), device: device.clone() }
+        Self { model, cache, tokens: Vec::new(), device: device.clone(), step: Step::New, replay: true }
+    }
+
+    /// Whether decoding replays recorded launches, as it does unless told otherwise, or enqueues them anew for every token. The tokens are the same.
+    pub fn set_replay(&mut self, replay: bool) {
+        self.replay = replay;
+        self.step = Step::New;
+    }
+
+    /// Bytes that the cache takes on its device.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.device_bytes()
     }
 
     /// The model.
@@ -101,31 +145,29 @@ impl Session {
     /// `InvalidParameter` for no tokens, `ContextLengthExceeded` with nothing changed, `Device` when the device fails: the sequence is then as it
     /// was before.
     pub async fn forward(&mut self, tokens: &[u32], logits: Logits) -> Result<Vec<f32>> {
+        let before = self.tokens.len();
+        let output = self.enqueue(tokens, logits)?;
+        let values = read(output).await;
+        if values.is_err() {
+            self.truncate(before);
+        }
+        values
+    }
+
+    /// Enqueues what [`Session::forward`] runs, and counts the tokens as done.
+    pub(super) fn enqueue(&mut self, tokens: &[u32], logits: Logits) -> Result<Tensor<3>> {
         if tokens.is_empty() {
             return Err(Error::InvalidParameter { name: "tokens", reason: "there must be at least one".into() });
         }
-        let before = self.tokens.len();
         let data = TensorData::new(tokens.to_vec(), [1, tokens.len()]);
         let input = Tensor::<2, Int>::from_data(data, (&self.device, DType::U32));
         let output = self.model.forward(input, &mut self.cache, logits)?;
-        let read = output.into_data_async().await;
-        let values = read
-            .map_err(|error| error.to_string())
-            .and_then(|data| data.try_into_vec::<f32>().map_err(|error| format!("{error:?}")));
-        match values {
-            Ok(values) => {
-                self.tokens.extend_from_slice(tokens);
-                Ok(values)
-            }
-            Err(error) => {
-                self.truncate(before);
-                Err(Error::Device(error))
-            }
-        }
+        self.tokens.extend_from_slice(tokens);
+        Ok(output)
     }
 
-    /// Runs what of `prompt` the cache does not hold, in chunks of [`PREFILL_CHUNK`], and gives the last token's logits, or none when it was
-    /// cancelled. `progress` is called before each chunk and at the end, with the tokens that are done and with all of them.
+    /// Keeps what the cache shares with `prompt` (see [`Session::keep_prefix`]) and runs the rest, in chunks of [`PREFILL_CHUNK`]. Gives the last token's logits, or none
+    /// when it was cancelled. `progress` is called before each chunk and at the end, with the tokens that are done and with all of them.
     ///
     /// # Errors
     /// As [`Session::forward`]; `ContextLengthExceeded` before anything runs.
@@ -134,43 +176,77 @@ impl Session {
         prompt: &[u32],
         cancel: &CancelToken,
         mut progress: impl FnMut(usize, usize),
-    ) -> Result<Option<Vec<f32>>> {
+    ) -> Result<Option<NextLogits>> {
         if prompt.len() > self.max_seq_len() {
             return Err(Error::ContextLengthExceeded { actual: prompt.len(), max: self.max_seq_len() });
         }
         let mut done = self.keep_prefix(prompt);
-        let mut logits = Vec::new();
+        let mut logits = None;
         while done < prompt.len() {
             if cancel.is_cancelled() {
                 return Ok(None);
             }
             progress(done, prompt.len());
             let end = prompt.len().min(done + PREFILL_CHUNK);
-            logits = self.forward(&prompt[done..end], Logits::Last).await?;
+            let output = self.enqueue(&prompt[done..end], Logits::Last)?;
+            if let Err(error) = sync(&self.device).await {
+                self.truncate(done);
+                return Err(error);
+            }
+            logits = Some(NextLogits(output));
             done = end;
         }
         progress(done, prompt.len());
-        Ok(Some(logits))
+        logits
+            .map(Some)
+            .ok_or_else(|| Error::InvalidParameter { name: "tokens", reason: "there must be at least one".into() })
     }
 
-    /// Samples tokens after the last of `logits` until `on_token` breaks, the context is full, or `cancel` asks to stop. A token in `stop_ids`
-    /// ends the generation without being given out.
+    /// Makes what decoding needs, once: buffers, pipelines, and on a GPU the record of a step.
+    ///
+    /// # Errors
+    /// `Device` when the device fails.
+    pub async fn prepare_decode(&mut self) -> Result<()> {
+        if matches!(self.step, Step::New) && self.tokens.len() < self.max_seq_len() {
+            let step = DecodeStep::new(&self.model, &mut self.cache, &self.device, self.replay).await?;
+            self.step = step.map_or(Step::Host, Step::Device);
+        }
+        Ok(())
+    }
+
+    /// Samples tokens after the last of the cache, whose logits `prefill` gave, until `on_token` breaks, the context is full, or `cancel` asks to stop. A token in
+    /// `stop_ids` ends the generation without being given out.
     ///
     /// # Errors
     /// As [`Session::forward`] and [`Sampler::sample`]; what `on_token` returns.
     pub async fn decode(
         &mut self,
-        mut logits: Vec<f32>,
+        logits: NextLogits,
         sampler: &mut Sampler,
         stop_ids: &[u32],
         cancel: &CancelToken,
         mut on_token: impl FnMut(u32) -> Result<ControlFlow<FinishReason>>,
     ) -> Result<FinishReason> {
+        self.prepare_decode().await?;
+        let mut source = Source::new(self, logits, sampler)?;
+        let reason = self.decode_from(&mut source, sampler, stop_ids, cancel, &mut on_token).await;
+        source.end().await;
+        reason
+    }
+
+    async fn decode_from(
+        &mut self,
+        source: &mut Source,
+        sampler: &mut Sampler,
+        stop_ids: &[u32],
+        cancel: &CancelToken,
+        on_token: &mut impl FnMut(u32) -> Result<ControlFlow<FinishReason>>,
+    ) -> Result<FinishReason> {
         loop {
             if cancel.is_cancelled() {
                 return Ok(FinishReason::Cancelled);
             }
-            let token = sampler.sample(&logits, &self.tokens)?;
+            let token = source.next(self, sampler).await?;
             if stop_ids.contains(&token) {
                 return Ok(FinishReason::Stop);
             }
@@ -180,7 +256,13 @@ impl Session {
             if self.tokens.len() == self.max_seq_len() {
                 return Ok(FinishReason::Length);
             }
-            logits = self.forward(&[token], Logits::Last).await?;
+            source.accept(self, token)?;
         }
     }
+}
+
+/// Reads a tensor's values.
+pub(super) async fn read(tensor: Tensor<3>) -> Result<Vec<f32>> {
+    let data = tensor.into_data_async().await.map_err(|error| Error::Device(error.to_string()))?;
+    data.try_into_vec::<f32>().map_err(|error| Error::Device(format!("{error:?}")))
 }

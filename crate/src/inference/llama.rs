@@ -154,16 +154,17 @@ impl<T: Tokenizer> Llama<T> {
         self.session
     }
 
-    /// Compiles every pipeline that generation uses, by running one token and then two. Forgets the conversation.
+    /// Compiles every pipeline that generation uses, by running two tokens and then recording a decode step. Forgets the conversation.
     ///
     /// # Errors
     /// As [`Session::forward`].
     pub async fn warm_up(&mut self) -> Result<()> {
         let token = self.tokenizer.bos_id().unwrap_or(0);
-        for tokens in [[token].as_slice(), &[token, token]] {
-            self.session.reset();
-            self.session.forward(tokens, Logits::Last).await?;
-        }
+        self.session.reset();
+        self.session.forward(&[token; 2], Logits::Last).await?;
+        self.session.reset();
+        self.session.forward(&[token], Logits::Last).await?;
+        self.session.prepare_decode().await?;
         self.session.reset();
         Ok(())
     }
@@ -220,10 +221,15 @@ impl<T: Tokenizer> Llama<T> {
         let mut tokens = 0;
 
         let begin = Instant::now();
-        let cached_tokens = self.session.keep_prefix(prompt);
-        let on_prefill = |done, total| on_event(GenerationEvent::Prefill { done, total });
+        // The first that is heard of the prompt is how much of it was cached.
+        let mut cached_tokens = None;
+        let on_prefill = |done, total| {
+            cached_tokens.get_or_insert(done);
+            on_event(GenerationEvent::Prefill { done, total });
+        };
         let logits = self.session.prefill(prompt, cancel, on_prefill).await?;
         let prefill_seconds = begin.elapsed().as_secs_f64();
+        let cached_tokens = cached_tokens.unwrap_or(0);
         let mut first_token = begin;
 
         let finish_reason = match logits {

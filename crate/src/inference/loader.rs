@@ -5,7 +5,7 @@ use super::llama::{Llama, ModelInfo};
 use crate::chat::ChatTemplate;
 use crate::error::{Error, Result};
 use crate::format::gguf::{Event, Header, Parser, TensorInfo};
-use crate::kernels::BlockShape;
+use crate::kernels::{BlockShape, KvPrecision};
 use crate::models::LoadedWeights;
 use crate::models::llama::LlamaConfig;
 use crate::quant::dequantize;
@@ -20,11 +20,13 @@ const ROPE_FACTORS: &str = "rope_freqs.weight";
 pub struct LoadOptions {
     /// Tokens that a conversation may have; the model's own limit caps it. The cache takes memory for all of them.
     pub max_seq_len: usize,
+    /// How the cache keeps keys and values.
+    pub kv_precision: KvPrecision,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { max_seq_len: 2048 }
+        Self { max_seq_len: 2048, kv_precision: KvPrecision::F16 }
     }
 }
 
@@ -65,7 +67,7 @@ impl ModelLoader {
             device: device.clone(),
             options,
             parts: None,
-            weights: LoadedWeights::default(),
+            weights: LoadedWeights::new(LlamaConfig::stacked_with),
             tensor: Vec::new(),
             rope_factors: Vec::new(),
         };
@@ -124,7 +126,7 @@ impl Assembly {
             Event::TensorEnd { index } => {
                 let bytes = std::mem::take(&mut self.tensor);
                 let info = self.info(index)?.clone();
-                self.place(&info, &bytes)
+                self.place(&info, bytes)
             }
         }
     }
@@ -134,13 +136,13 @@ impl Assembly {
     }
 
     /// Puts a whole tensor where it belongs.
-    fn place(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<()> {
+    fn place(&mut self, info: &TensorInfo, bytes: Vec<u8>) -> Result<()> {
         let (rows, columns) = (info.rows() as usize, info.columns() as usize);
         if info.name == ROPE_FACTORS {
             self.rope_factors = vec![0.0; columns];
-            dequantize(info.ty, bytes, &mut self.rope_factors)
+            dequantize(info.ty, &bytes, &mut self.rope_factors)
         } else if info.dims.len() == 1 {
-            self.weights.insert_vector(&info.name, info.ty, columns, bytes, &self.device)
+            self.weights.insert_vector(&info.name, info.ty, columns, &bytes, &self.device)
         } else {
             let shape = BlockShape { ty: info.ty, rows, columns };
             self.weights.insert_matrix(&info.name, shape, bytes, &self.device).map_err(|error| match error {
@@ -156,7 +158,7 @@ impl Assembly {
 impl Parts {
     fn new(header: &Header, options: &LoadOptions) -> Result<Self> {
         let metadata = &header.metadata;
-        let config = LlamaConfig::from_gguf(header, options.max_seq_len)?;
+        let config = LlamaConfig::from_gguf(header, options.max_seq_len)?.with_kv_precision(options.kv_precision);
         let tokenizer = BpeTokenizer::from_gguf(metadata)?;
         // A base model has no template: it loads, and says so when it is asked to chat.
         let template = match metadata.str("tokenizer.chat_template")? {

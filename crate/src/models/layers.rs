@@ -1,7 +1,7 @@
-//! Layers over quantized weights: linear, embedding, RMS normalization.
+//! Layers over quantized weights: linear, embedding; and RMS normalization.
 
 use crate::error::Result;
-use crate::kernels::{self, BlockWeight};
+use crate::kernels::{self, BlockWeight, ResidualStream};
 use crate::models::{WeightSource, Zeros};
 use burn::config::Config;
 use burn::module::{Module, Param};
@@ -46,6 +46,11 @@ impl BlockLinear {
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         kernels::matmul(x, &self.weight)
     }
+
+    /// `stream + x Wᵀ`, for `next` to normalize; `x` is `[batch, seq, d_input]`.
+    pub fn add_to(&self, stream: ResidualStream, x: Tensor<3>, next: &RmsNorm) -> ResidualStream {
+        kernels::add_projection(stream, x, &self.weight, next.gamma())
+    }
 }
 
 /// Configuration of a [`BlockEmbedding`].
@@ -83,14 +88,9 @@ impl BlockEmbeddingConfig {
 }
 
 impl BlockEmbedding {
-    /// Token ids, `[batch, seq]`, to `[batch, seq, d_model]`.
-    pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
-        kernels::embedding(tokens, &self.weight)
-    }
-
-    /// The table as an output head: hidden states, `[batch, seq, d_model]`, to logits, `[batch, seq, n_embedding]`.
-    pub fn as_output(&self, x: Tensor<3>) -> Tensor<3> {
-        kernels::matmul(x, &self.weight)
+    /// Token ids, `[batch, seq]`, to the beginning of a residual stream that `next` normalizes.
+    pub fn forward(&self, tokens: Tensor<2, Int>, next: &RmsNorm) -> ResidualStream {
+        kernels::embed(tokens, &self.weight, next.gamma())
     }
 }
 
@@ -104,7 +104,8 @@ pub struct RmsNormConfig {
     pub epsilon: f64,
 }
 
-/// Root mean square normalization (Zhang and Sennrich, 2019), in one kernel.
+/// Root mean square normalization (Zhang and Sennrich, 2019): `x / sqrt(mean(x²) + epsilon) * gamma`. It is no pass of its own: the kernel that writes the hidden
+/// states applies gamma, the projection that reads them the rest (see [`ResidualStream`]).
 #[derive(Module, Debug)]
 pub struct RmsNorm {
     /// The learned scale, `[d_model]`.
@@ -129,8 +130,13 @@ impl RmsNormConfig {
 }
 
 impl RmsNorm {
-    /// `[batch, seq, d_model]` to the same shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        kernels::rms_norm(x, self.gamma.val(), self.epsilon as f32)
+    /// The learned scale, as kernels take it.
+    pub fn gamma(&self) -> Tensor<1> {
+        self.gamma.val()
+    }
+
+    /// Added to the mean square.
+    pub fn epsilon(&self) -> f32 {
+        self.epsilon as f32
     }
 }

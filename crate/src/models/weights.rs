@@ -9,16 +9,24 @@ use std::collections::BTreeMap;
 
 /// Gives a model its tensors by their GGUF names, such as `blk.0.attn_q.weight`.
 pub trait WeightSource {
+    /// Matrices of the same width on top of each other: names and rows from the top to the bottom.
+    ///
+    /// # Errors
+    /// `InvalidFile` naming the tensor when one is missing or has another shape.
+    fn stack(&mut self, matrices: &[(String, usize)], columns: usize) -> Result<BlockWeight>;
+
     /// The matrix `name`, `[rows, columns]`.
     ///
     /// # Errors
-    /// `InvalidFile` naming the tensor when it is missing or has another shape.
-    fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<BlockWeight>;
+    /// As [`WeightSource::stack`].
+    fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<BlockWeight> {
+        self.stack(&[(name.to_owned(), rows)], columns)
+    }
 
     /// The vector `name`, `[length]`, as `f32`.
     ///
     /// # Errors
-    /// As [`WeightSource::matrix`].
+    /// As [`WeightSource::stack`].
     fn vector(&mut self, name: &str, length: usize) -> Result<Tensor<1>>;
 
     /// Whether there is a tensor `name`.
@@ -30,7 +38,8 @@ pub trait WeightSource {
 pub struct Zeros<'a>(pub &'a Device);
 
 impl WeightSource for Zeros<'_> {
-    fn matrix(&mut self, _name: &str, rows: usize, columns: usize) -> Result<BlockWeight> {
+    fn stack(&mut self, matrices: &[(String, usize)], columns: usize) -> Result<BlockWeight> {
+        let rows = matrices.iter().map(|(_, rows)| rows).sum();
         BlockWeight::zeros(BlockShape { ty: TensorType::F32, rows, columns }, self.0)
     }
 
@@ -44,19 +53,47 @@ impl WeightSource for Zeros<'_> {
 }
 
 /// Tensors that a file held, already on their device; each is given out once.
-#[derive(Debug, Default)]
+///
+/// Matrices that a model stacks wait on the host until the last of them has come, then go to the device together.
+#[derive(Debug)]
 pub struct LoadedWeights {
-    matrices: BTreeMap<String, BlockWeight>,
+    /// The names of the matrices that one is stacked with, itself included, from the top to the bottom; a single name where it stands alone.
+    stacked_with: fn(&str) -> Vec<String>,
+    /// Matrices whose stack is not whole.
+    waiting: BTreeMap<String, (BlockShape, Vec<u8>)>,
+    /// By the name of the uppermost.
+    stacks: BTreeMap<String, Stack>,
     vectors: BTreeMap<String, Tensor<1>>,
 }
 
+/// Matrices on top of each other.
+#[derive(Debug)]
+struct Stack {
+    shapes: Vec<BlockShape>,
+    weight: BlockWeight,
+}
+
 impl LoadedWeights {
-    /// Puts a matrix, in the file's layout, onto `device`.
+    /// No weights yet. `stacked_with` gives the names of the matrices that one is stacked with, itself included, from the top to the bottom.
+    pub fn new(stacked_with: fn(&str) -> Vec<String>) -> Self {
+        Self { stacked_with, waiting: BTreeMap::new(), stacks: BTreeMap::new(), vectors: BTreeMap::new() }
+    }
+
+    /// Takes a matrix, in the file's layout; when its stack is whole, that goes to `device`.
     ///
     /// # Errors
-    /// As [`BlockWeight::from_blocks`].
-    pub fn insert_matrix(&mut self, name: &str, shape: BlockShape, blocks: &[u8], device: &Device) -> Result<()> {
-        self.matrices.insert(name.to_owned(), BlockWeight::from_blocks(shape, blocks, device)?);
+    /// As [`BlockWeight::stack`].
+    pub fn insert_matrix(&mut self, name: &str, shape: BlockShape, blocks: Vec<u8>, device: &Device) -> Result<()> {
+        let names = (self.stacked_with)(name);
+        self.waiting.insert(name.to_owned(), (shape, blocks));
+        if names.iter().any(|name| !self.waiting.contains_key(name)) {
+            return Ok(());
+        }
+        let matrices: Vec<_> = names.iter().filter_map(|name| self.waiting.remove(name)).collect();
+        let blocks: Vec<_> = matrices.iter().map(|(shape, blocks)| (*shape, blocks.as_slice())).collect();
+        let weight = BlockWeight::stack(&blocks, device)?;
+        let shapes = matrices.iter().map(|(shape, _)| *shape).collect();
+        self.stacks.insert(names[0].clone(), Stack { shapes, weight });
         Ok(())
     }
 
@@ -82,21 +119,29 @@ impl LoadedWeights {
 
     /// Bytes that the tensors which were not yet given out take on the device.
     pub fn device_bytes(&self) -> usize {
-        self.matrices.values().map(BlockWeight::device_bytes).sum::<usize>()
+        self.stacks.values().map(|stack| stack.weight.device_bytes()).sum::<usize>()
             + self.vectors.values().map(|vector| 4 * vector.dims()[0]).sum::<usize>()
     }
 }
 
 impl WeightSource for LoadedWeights {
-    fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<BlockWeight> {
-        let weight = self.matrices.remove(name).ok_or_else(|| missing(name, "matrix"))?;
-        let shape = weight.shape();
-        if (shape.rows, shape.columns) != (rows, columns) {
-            return Err(Error::InvalidFile {
-                format: "GGUF",
-                field: format!("tensor {name:?} shape"),
-                reason: format!("[{}, {}] where the metadata asks for [{rows}, {columns}]", shape.rows, shape.columns),
-            });
+    fn stack(&mut self, matrices: &[(String, usize)], columns: usize) -> Result<BlockWeight> {
+        let stack = matrices.first().and_then(|(name, _)| self.stacks.remove(name));
+        let Some(Stack { shapes, weight }) = stack else {
+            let absent = matrices.iter().find(|(name, _)| !self.waiting.contains_key(name)).or(matrices.first());
+            return Err(missing(absent.map_or("", |(name, _)| name), "matrix"));
+        };
+        for ((name, rows), shape) in matrices.iter().zip(&shapes) {
+            if (shape.rows, shape.columns) != (*rows, columns) {
+                return Err(Error::InvalidFile {
+                    format: "GGUF",
+                    field: format!("tensor {name:?} shape"),
+                    reason: format!(
+                        "[{}, {}] where the metadata asks for [{rows}, {columns}]",
+                        shape.rows, shape.columns
+                    ),
+                });
+            }
         }
         Ok(weight)
     }
@@ -114,7 +159,7 @@ impl WeightSource for LoadedWeights {
     }
 
     fn contains(&self, name: &str) -> bool {
-        self.matrices.contains_key(name) || self.vectors.contains_key(name)
+        self.stacks.contains_key(name) || self.vectors.contains_key(name)
     }
 }
 

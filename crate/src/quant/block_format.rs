@@ -12,7 +12,7 @@
 use crate::format::TensorType;
 
 /// The 16 numbers that the codes of `IQ4_NL` and `IQ4_XS` stand for: denser near zero, as weights are.
-pub(super) const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// What number a code stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

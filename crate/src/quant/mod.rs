@@ -4,10 +4,11 @@
 //! kernels are tested against, and the CPU device computes with it.
 
 mod block_format;
+mod codes;
 mod decode;
 mod decode_blocks;
 mod decode_super_blocks;
 pub mod pack;
 
-pub use block_format::{BlockFormat, Codes, Minimum, SubBlocks};
+pub use block_format::{BlockFormat, Codes, IQ4_LEVELS, Minimum, SubBlocks};
 pub use decode::{dequantize, f16_to_f32};

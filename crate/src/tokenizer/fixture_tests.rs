@@ -6,38 +6,34 @@ use serde_json::Value;
 
 use super::{BpeTokenizer, StreamDecoder, Tokenizer};
 use crate::format::gguf::{Metadata, Parser};
+use crate::test_fixtures::read;
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/");
 const SMOLLM2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/SmolLM2-135M-Instruct.Q4_1.gguf");
 
 fn json(path: &str) -> Value {
-    let bytes = std::fs::read(format!("{FIXTURES}{path}")).unwrap();
-    serde_json::from_slice(&bytes).unwrap()
+    serde_json::from_slice(&read(path)).unwrap()
 }
 
-fn metadata(path: &str) -> Metadata {
-    use std::io::Read;
-    let mut file =
-        std::fs::File::open(path).unwrap_or_else(|error| panic!("{path}: {error}; `npm run model` fetches the model"));
+fn metadata(file: &[u8]) -> Metadata {
     let mut parser = Parser::new();
-    let mut chunk = vec![0; 1 << 20];
-    while parser.header().is_none() {
-        let length = file.read(&mut chunk).unwrap();
-        assert_ne!(length, 0, "{path} ends before its header does");
-        parser.push(&chunk[..length], &mut |_| Ok(())).unwrap();
+    for chunk in file.chunks(1 << 20) {
+        if parser.header().is_none() {
+            parser.push(chunk, &mut |_| Ok(())).unwrap();
+        }
     }
-    parser.header().unwrap().metadata.clone()
+    parser.header().expect("a whole header").metadata.clone()
 }
 
 fn fixture_gguf(path: &str) -> BpeTokenizer {
-    BpeTokenizer::from_gguf(&metadata(&format!("{FIXTURES}{path}"))).unwrap()
+    BpeTokenizer::from_gguf(&metadata(&read(path))).unwrap()
 }
 
 /// Llama 3's vocabulary, read once: it is the largest.
 static LLAMA3: LazyLock<BpeTokenizer> = LazyLock::new(|| fixture_gguf("vocab/ggml-vocab-llama-bpe.gguf"));
 
 fn smollm2() -> BpeTokenizer {
-    BpeTokenizer::from_gguf(&metadata(SMOLLM2)).unwrap()
+    let file = std::fs::read(SMOLLM2).unwrap_or_else(|error| panic!("{SMOLLM2}: {error}; `npm run model` fetches it"));
+    BpeTokenizer::from_gguf(&metadata(&file)).unwrap()
 }
 
 fn ids(value: &Value) -> Vec<u32> {
@@ -108,7 +104,7 @@ fn the_tiny_checkpoints_encode_every_pair() {
 
 #[test]
 fn tokenizer_json_gives_the_ids_of_the_gguf() {
-    let file = |name| std::fs::read(format!("{FIXTURES}tiny/llama32/{name}")).unwrap();
+    let file = |name| read(&format!("tiny/llama32/{name}"));
     let config = file("tokenizer_config.json");
     let tokenizer = BpeTokenizer::from_json_with_config(&file("tokenizer.json"), &config).unwrap();
     let reference = json("tiny/llama32/reference.json");

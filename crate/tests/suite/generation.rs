@@ -7,6 +7,7 @@ use hearth::generation::sampler::SamplerConfig;
 use hearth::generation::{CancelToken, FinishReason};
 use hearth::inference::{Completion, GenerationEvent, GenerationOptions, Llama};
 use hearth::tokenizer::BpeTokenizer;
+use std::ops::ControlFlow;
 
 fn llama32() -> Checkpoint {
     checkpoints().swap_remove(0)
@@ -125,5 +126,44 @@ pub async fn bad_files(device: &Device) {
         let error = load(&bytes, device, 128).expect_err(what);
         assert_eq!(error.code(), code, "{what}: {error}");
         assert!(error.to_string().contains(words), "{what}: {error}");
+    }
+}
+
+/// Replayed launches give the tokens that launches enqueued anew give, over 256 tokens: greedy ones, penalized ones, and drawn ones; and the reference's where it goes.
+pub async fn replays(device: &Device) {
+    let checkpoint = llama32();
+    let prompt = checkpoint.sequence(33);
+    let mut llama = checkpoint.load(device, 512);
+    for sampler in [
+        SamplerConfig { temperature: 0.0, ..SamplerConfig::default() },
+        SamplerConfig { temperature: 0.0, repetition_penalty: 1.3, ..SamplerConfig::default() },
+        SamplerConfig { temperature: 1.0, seed: 7, frequency_penalty: 0.2, ..SamplerConfig::default() },
+        SamplerConfig { temperature: 1.0, seed: 7, top_k: 0, ..SamplerConfig::default() },
+    ] {
+        let mut answers = Vec::new();
+        for replay in [true, false] {
+            let session = llama.session_mut();
+            session.set_replay(replay);
+            session.reset();
+            let cancel = CancelToken::default();
+            let next = session.prefill(&prompt, &cancel, |_, _| ()).await.expect("runs").expect("not cancelled");
+            let mut tokens = Vec::new();
+            let on_token = |token| {
+                tokens.push(token);
+                Ok(if tokens.len() == 256 {
+                    ControlFlow::Break(FinishReason::Length)
+                } else {
+                    ControlFlow::Continue(())
+                })
+            };
+            session.decode(next, &mut sampler.build().expect("valid"), &[], &cancel, on_token).await.expect("runs");
+            answers.push(tokens);
+        }
+        assert_eq!(answers[0].len(), 256);
+        assert_eq!(answers[0], answers[1], "{sampler:?}");
+        if sampler.temperature == 0.0 && sampler.repetition_penalty == 1.0 {
+            let expected = checkpoint.greedy_after_33();
+            assert_eq!(answers[0][..expected.len()], expected);
+        }
     }
 }

@@ -83,7 +83,8 @@ pub async fn prompt_matches(llama: &mut Llama<BpeTokenizer>, prompt: &Prompt, st
     let session = llama.session_mut();
     session.reset();
     let cancel = CancelToken::default();
-    let logits = session.prefill(&prompt.ids, &cancel, |_, _| ()).await.expect("runs").expect("not cancelled");
+    let next = session.prefill(&prompt.ids, &cancel, |_, _| ()).await.expect("runs").expect("not cancelled");
+    let logits = next.read().await.expect("the device answers");
 
     let top: (Vec<f32>, Vec<f32>) = prompt.top.iter().map(|(id, logit)| (logits[*id], *logit)).unzip();
     let mut diff = max_abs_diff(&top.0, &top.1);
@@ -96,7 +97,7 @@ pub async fn prompt_matches(llama: &mut Llama<BpeTokenizer>, prompt: &Prompt, st
     let mut generated = Vec::new();
     let mut sampler = greedy().build().expect("valid");
     let reason = session
-        .decode(logits, &mut sampler, &[], &cancel, |token| {
+        .decode(next, &mut sampler, &[], &cancel, |token| {
             generated.push(token);
             Ok(if generated.len() == steps {
                 ControlFlow::Break(FinishReason::Length)

@@ -43,7 +43,7 @@ async fn decode_time(llama: &mut Llama<BpeTokenizer>, device: &Device) -> Decode
         let begin = Instant::now();
         let mut last = None;
         for weight in matrices(session.model()) {
-            let x = Tensor::<3>::ones([1, 1, weight.shape().columns], device);
+            let x = Tensor::<3>::ones([1, 1, weight.columns()], device);
             last = Some(kernels::matmul(x, weight));
         }
         let y = last.expect("a model has matrices").slice([0..1, 0..1, 0..1]);
@@ -67,20 +67,11 @@ pub async fn report(llama: &mut Llama<BpeTokenizer>, device: &Device) -> DecodeT
 
 /// Every matrix that a decode step multiplies with.
 fn matrices(model: &Transformer) -> Vec<&BlockWeight> {
-    let head = model.output.as_ref().map_or(&model.tok_embeddings.weight, |output| &output.weight);
     let layers = model.layers.iter().flat_map(|layer| {
         let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
-        [
-            &attention.wq,
-            &attention.wk,
-            &attention.wv,
-            &attention.wo,
-            &feed_forward.swiglu.linear_inner,
-            &feed_forward.swiglu.linear_outer,
-            &feed_forward.w2,
-        ]
+        [&attention.wqkv, &attention.wo.weight, &feed_forward.swiglu.linear_inner_outer, &feed_forward.w2.weight]
     });
-    layers.map(|linear| &linear.weight).chain([head]).collect()
+    layers.chain([model.head()]).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -4,6 +4,7 @@ use super::{fixture, floats, relative_diff};
 use burn::tensor::Device;
 use hearth::error::Result;
 use hearth::inference::{Llama, LoadOptions, ModelLoader};
+use hearth::kernels::KvPrecision;
 use hearth::models::llama::Logits;
 use hearth::tokenizer::BpeTokenizer;
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub struct Checkpoint {
     logits_130: Option<&'static [u8]>,
 }
 
-/// Every checkpoint whose types have kernels.
+/// Every checkpoint.
 pub fn checkpoints() -> Vec<Checkpoint> {
     macro_rules! checkpoint {
         ($model:literal, $ty:literal, $lossless:expr) => {
@@ -40,6 +41,16 @@ pub fn checkpoints() -> Vec<Checkpoint> {
         checkpoint!("llama32", "Q8_0", false),
         checkpoint!("llama32", "Q4_0", false),
         checkpoint!("llama32", "Q4_1", false),
+        checkpoint!("llama32", "Q5_0", false),
+        checkpoint!("llama32", "Q5_1", false),
+        checkpoint!("llama32", "Q2_K", false),
+        checkpoint!("llama32", "Q3_K", false),
+        checkpoint!("llama32", "Q4_K", false),
+        checkpoint!("llama32", "Q4_K_M", false),
+        checkpoint!("llama32", "Q5_K", false),
+        checkpoint!("llama32", "Q6_K", false),
+        checkpoint!("llama32", "IQ4_NL", false),
+        checkpoint!("llama32", "IQ4_XS", false),
         checkpoint!("tinyllama", "F32", true),
         checkpoint!("tinyllama", "F16", true),
         checkpoint!("tinyllama", "BF16", true),
@@ -77,7 +88,9 @@ impl Checkpoint {
 
 /// Loads a file from memory, pushed in chunks.
 pub fn load(gguf: &[u8], device: &Device, max_seq_len: usize) -> Result<Llama<BpeTokenizer>> {
-    let mut loader = ModelLoader::new(device, LoadOptions { max_seq_len });
+    // As exact as the reference.
+    let kv_precision = KvPrecision::F32;
+    let mut loader = ModelLoader::new(device, LoadOptions { max_seq_len, kv_precision });
     for chunk in gguf.chunks(9973) {
         loader.push(chunk)?;
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LogitsFilter, MinP, Penalties, Sampler, Temperature, TopK, TopP};
 use crate::error::{Error, Result};
+use crate::kernels::MAX_TOP_K;
 
 /// How tokens are chosen. The defaults are llama.cpp's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,7 +92,19 @@ impl SamplerConfig {
                 filters.push(Box::new(Temperature(self.temperature)));
             }
         }
-        Ok(Sampler { penalties: self.penalties(), filters, is_greedy, random: ChaCha8Rng::seed_from_u64(self.seed) })
+        Ok(Sampler {
+            penalties: self.penalties(),
+            filters,
+            is_greedy,
+            device_top_k: self.device_top_k(),
+            random: ChaCha8Rng::seed_from_u64(self.seed),
+        })
+    }
+
+    /// How many of the largest logits [`Sampler::sample_candidates`] needs, if a device can find that many; `None` where the choice is greedy or
+    /// among more.
+    pub fn device_top_k(&self) -> Option<usize> {
+        (self.temperature > 0.0 && (1..=MAX_TOP_K).contains(&self.top_k)).then_some(self.top_k)
     }
 
     /// The penalties, if there are any.

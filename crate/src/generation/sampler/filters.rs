@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Logits;
+use crate::kernels::Penalty;
 
 /// One link of the chain.
 pub trait LogitsFilter: std::fmt::Debug + Send {
@@ -31,23 +32,30 @@ impl Penalties {
     pub(super) fn do_nothing(&self) -> bool {
         self.repetition == 1.0 && self.frequency == 0.0 && self.presence == 0.0 || self.window == 0
     }
-}
 
-impl LogitsFilter for Penalties {
-    fn filter(&self, logits: &mut Logits, history: &[u32]) {
+    /// What happens to each token that occurred lately, in ascending order of their ids.
+    pub fn entries(&self, history: &[u32]) -> Vec<Penalty> {
         let latest = &history[history.len().saturating_sub(self.window)..];
         let mut counts = BTreeMap::new();
         for &id in latest {
             *counts.entry(id).or_insert(0.0) += 1.0;
         }
-        for (id, count) in counts {
-            logits.update(id, |logit| {
-                let scaled = match logit > 0.0 {
-                    true => logit / self.repetition,
-                    false => logit * self.repetition,
-                };
-                scaled - count * self.frequency - self.presence
-            });
+        // A factor, because a device divides less exactly than it multiplies.
+        let if_positive = (1.0 / self.repetition).min(f32::MAX);
+        let entry = |(id, count): (u32, f32)| Penalty {
+            id,
+            if_positive,
+            if_negative: self.repetition,
+            subtract: (count * self.frequency + self.presence).clamp(f32::MIN, f32::MAX),
+        };
+        counts.into_iter().map(entry).collect()
+    }
+}
+
+impl LogitsFilter for Penalties {
+    fn filter(&self, logits: &mut Logits, history: &[u32]) {
+        for penalty in self.entries(history) {
+            logits.update(penalty.id, |logit| penalty.apply(logit));
         }
     }
 }

@@ -27,16 +27,32 @@ impl Logits {
     /// # Errors
     /// [`Error::InvalidParameter`] if a logit is NaN or positive infinity, or if none is finite.
     pub fn new(logits: &[f32]) -> Result<Self> {
-        let invalid = |reason: String| Error::InvalidParameter { name: "logits", reason };
-        let bad = |&logit: &f32| logit.is_nan() || logit == f32::INFINITY;
-        if let Some(id) = logits.iter().position(bad) {
-            return Err(invalid(format!("that of token {id} is {}", logits[id])));
-        }
-        if !logits.iter().any(|logit| logit.is_finite()) {
-            return Err(invalid(format!("none of the {} is finite", logits.len())));
-        }
         let candidate = |(id, &logit)| Candidate { id, logit };
-        Ok(Logits { candidates: (0..).zip(logits).map(candidate).collect(), is_sorted: false })
+        Logits { candidates: (0..).zip(logits).map(candidate).collect(), is_sorted: false }.checked()
+    }
+
+    /// From the tokens that are left of a vocabulary, in any order, none twice.
+    ///
+    /// # Errors
+    /// As [`Logits::new`].
+    pub fn from_candidates(candidates: impl IntoIterator<Item = (u32, f32)>) -> Result<Self> {
+        let candidates = candidates.into_iter().map(|(id, logit)| Candidate { id, logit }).collect();
+        let mut logits = Logits { candidates, is_sorted: false }.checked()?;
+        logits.sort();
+        Ok(logits)
+    }
+
+    /// Itself, if one can choose from it.
+    fn checked(self) -> Result<Self> {
+        let invalid = |reason: String| Error::InvalidParameter { name: "logits", reason };
+        let bad = |candidate: &&Candidate| candidate.logit.is_nan() || candidate.logit == f32::INFINITY;
+        if let Some(Candidate { id, logit }) = self.candidates.iter().find(bad) {
+            return Err(invalid(format!("that of token {id} is {logit}")));
+        }
+        if !self.candidates.iter().any(|candidate| candidate.logit.is_finite()) {
+            return Err(invalid(format!("none of the {} is finite", self.candidates.len())));
+        }
+        Ok(self)
     }
 
     /// The candidates.

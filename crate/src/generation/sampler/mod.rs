@@ -26,6 +26,7 @@ pub use filters::{LogitsFilter, MinP, Penalties, Temperature, TopK, TopP};
 pub use logits::{Candidate, Logits};
 
 use crate::error::Result;
+use crate::kernels::Penalty;
 
 /// Chooses token ids. Made by [`SamplerConfig::build`].
 ///
@@ -41,6 +42,7 @@ pub struct Sampler {
     /// What narrows the choice and shapes it, in order; nothing where the choice is greedy.
     filters: Vec<Box<dyn LogitsFilter>>,
     is_greedy: bool,
+    device_top_k: Option<usize>,
     random: ChaCha8Rng,
 }
 
@@ -56,13 +58,50 @@ impl Sampler {
         if let Some(penalties) = &self.penalties {
             penalties.filter(&mut logits, history);
         }
+        Ok(self.choose(logits, history))
+    }
+
+    /// The id of the next token, like [`sample`](Self::sample), from tokens and logits that are penalized already (see
+    /// [`penalties`](Self::penalties)), in any order. They must be all that [`sample`](Self::sample) would choose among: with
+    /// [`device_top_k`](SamplerConfig::device_top_k) at least the k largest logits and those that equal the k-th; or at least the largest,
+    /// if this [is greedy](Self::is_greedy).
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
+    pub fn sample_candidates(&mut self, candidates: &[(u32, f32)]) -> Result<u32> {
+        let logits = Logits::from_candidates(candidates.iter().copied())?;
+        Ok(self.choose(logits, &[]))
+    }
+
+    /// Whether the token with the highest penalized logit is always taken.
+    pub fn is_greedy(&self) -> bool {
+        self.is_greedy
+    }
+
+    /// Whether logits change before a token is chosen.
+    pub fn has_penalties(&self) -> bool {
+        self.penalties.is_some()
+    }
+
+    /// See [`SamplerConfig::device_top_k`].
+    pub fn device_top_k(&self) -> Option<usize> {
+        self.device_top_k
+    }
+
+    /// How the logits change after `history`, for a device to do it: each token once. None are for no penalties.
+    pub fn penalties(&self, history: &[u32]) -> Vec<Penalty> {
+        self.penalties.as_ref().map_or_else(Vec::new, |penalties| penalties.entries(history))
+    }
+
+    /// Chooses among penalized logits.
+    fn choose(&mut self, mut logits: Logits, history: &[u32]) -> u32 {
         if self.is_greedy {
-            return Ok(logits.best().id);
+            return logits.best().id;
         }
         for filter in &self.filters {
             filter.filter(&mut logits, history);
         }
-        Ok(self.draw(&logits))
+        self.draw(&logits)
     }
 
     /// Draws a candidate with the probability that its logit gives it.

@@ -84,6 +84,49 @@ fn penalties_apply_after_other_filters_as_well() {
 }
 
 #[test]
+fn penalties_are_listed_once_a_token_for_a_device() {
+    let config = SamplerConfig { repetition_penalty: 2.0, frequency_penalty: 0.5, presence_penalty: 0.25, ..plain() };
+    let entry = |id, subtract| Penalty { id, if_positive: 0.5, if_negative: 2.0, subtract };
+    let sampler = SamplerConfig { penalty_window: 4, ..config.clone() }.build().unwrap();
+    assert_eq!(sampler.penalties(&[9, 7, 3, 7, 7]), [entry(3, 0.75), entry(7, 1.75)]);
+    assert_eq!(SamplerConfig { penalty_window: 0, ..config }.build().unwrap().penalties(&[1, 2]), []);
+    assert_eq!(plain().build().unwrap().penalties(&[1, 2]), []);
+}
+
+#[test]
+fn the_largest_candidates_draw_what_all_logits_draw() {
+    let logits: Vec<f32> = (0..1000).map(|id| ((id * 7919) % 1000) as f32 / 250.0).collect();
+    let config = SamplerConfig { top_k: 40, temperature: 1.5, min_p: 0.0, ..plain() };
+    // More of them than needed, and in another order.
+    let mut largest: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).filter(|(_, logit)| *logit > 3.5).collect();
+    largest.reverse();
+    for seed in 0..50 {
+        let config = SamplerConfig { seed, ..config.clone() };
+        let (mut few, mut all) = (config.build().unwrap(), config.build().unwrap());
+        for _ in 0..4 {
+            assert_eq!(few.sample_candidates(&largest).unwrap(), all.sample(&logits, &[]).unwrap());
+        }
+    }
+    let mut greedy = SamplerConfig { temperature: 0.0, ..config }.build().unwrap();
+    assert_eq!(greedy.sample_candidates(&[(4, 1.0), (9, 3.0), (7, 3.0)]).unwrap(), 7);
+    for candidates in [&[][..], &[(3, f32::NEG_INFINITY)], &[(3, 1.0), (5, f32::INFINITY)], &[(3, f32::NAN)]] {
+        assert!(matches!(greedy.sample_candidates(candidates), Err(Error::InvalidParameter { name: "logits", .. })));
+    }
+}
+
+#[test]
+fn a_device_finds_the_largest_where_they_are_few_and_the_choice_is_random() {
+    let top_k = |temperature, top_k| SamplerConfig { temperature, top_k, ..plain() };
+    assert_eq!(top_k(0.8, 40).device_top_k(), Some(40));
+    assert_eq!(top_k(0.8, 256).device_top_k(), Some(256));
+    assert_eq!(top_k(0.8, 257).device_top_k(), None);
+    assert_eq!(top_k(0.8, 0).device_top_k(), None);
+    assert_eq!(top_k(0.0, 40).device_top_k(), None);
+    assert!(top_k(0.0, 40).build().unwrap().is_greedy());
+    assert!(!top_k(0.8, 40).build().unwrap().is_greedy());
+}
+
+#[test]
 fn draws_have_the_models_probabilities() {
     let probabilities = [0.02, 0.3, 0.08, 0.25, 0.15, 0.2];
     assert_distribution(&plain(), &logits(&probabilities), &[], &probabilities);

@@ -5,6 +5,7 @@ use super::cache::KeyValueCache;
 use super::feed_forward::{FeedForward, FeedForwardConfig};
 use super::rope::RotaryEncoding;
 use crate::error::Result;
+use crate::kernels::ResidualStream;
 use crate::models::layers::{RmsNorm, RmsNormConfig};
 use crate::models::{WeightSource, Zeros};
 use burn::config::Config;
@@ -70,15 +71,16 @@ impl TransformerBlockConfig {
 }
 
 impl TransformerBlock {
-    /// `[batch, seq, d_model]` to the same shape; see [`MultiHeadAttention::forward`] for the cache and the position.
+    /// The stream after this block, for `next` to normalize; see [`MultiHeadAttention::forward`] for the cache and the position.
     pub fn forward(
         &self,
-        x: Tensor<3>,
+        stream: ResidualStream,
+        next: &RmsNorm,
         cache: &mut KeyValueCache,
         rope: &RotaryEncoding,
         position: Tensor<1, Int>,
-    ) -> Tensor<3> {
-        let h = x.clone() + self.attention.forward(self.attention_norm.forward(x), cache, rope, position);
-        h.clone() + self.feed_forward.forward(self.ffn_norm.forward(h))
+    ) -> ResidualStream {
+        let stream = self.attention.forward(stream, &self.attention_norm, &self.ffn_norm, cache, rope, position);
+        self.feed_forward.forward(stream, &self.ffn_norm, next)
     }
 }

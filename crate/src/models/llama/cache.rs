@@ -1,8 +1,9 @@
 //! The keys and values of every token so far.
 
 use super::config::LlamaConfig;
+use super::rope::RotaryEncoding;
 use crate::error::Error;
-use crate::kernels;
+use crate::kernels::{self, BlockWeight, CacheShape, ResidualStream};
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use thiserror::Error as ThisError;
 
@@ -27,27 +28,44 @@ impl From<GenerationError> for Error {
     }
 }
 
-/// The keys and values of one block, `[max_batch_size, kv_heads, max_seq_len, head_dim]` each, `f32`.
+/// The keys and values of one block.
 #[derive(Debug)]
 pub struct KeyValueCache {
-    /// Absent only while [`KeyValueCache::append`] hands them to the kernel that writes in place.
-    tensors: Option<(Tensor<4>, Tensor<4>)>,
+    /// `[max_batch_size, 2, kv_heads, max_seq_len, words of a head]` (see the `kv_cache` kernel); absent only while the kernel has it that writes in place.
+    words: Option<Tensor<5, Int>>,
+    shape: CacheShape,
 }
 
 impl KeyValueCache {
-    fn new(shape: [usize; 4], device: &Device) -> Self {
-        let zeros = |_| Tensor::zeros(shape, device);
-        Self { tensors: Some((zeros(()), zeros(()))) }
+    fn new(shape: CacheShape, max_batch_size: usize, device: &Device) -> Self {
+        Self { words: Some(Tensor::zeros(shape.dims(max_batch_size), (device, DType::U32))), shape }
     }
 
-    /// Writes keys and values, `[batch, seq, kv_heads, head_dim]`, at `position` and after; gives both whole caches.
-    pub(super) fn append(&mut self, k: Tensor<4>, v: Tensor<4>, position: Tensor<1, Int>) -> (Tensor<4>, Tensor<4>) {
-        let Some((keys, values)) = self.tensors.take() else {
-            unreachable!("the tensors are put back below before anything can fail")
+    /// Writes the keys and values of the normalized stream at `position` and after; gives its queries. See [`kernels::qkv`].
+    pub(super) fn append(
+        &mut self,
+        stream: &ResidualStream,
+        wqkv: &BlockWeight,
+        rope: &RotaryEncoding,
+        position: Tensor<1, Int>,
+        epsilon: f32,
+    ) -> Tensor<3> {
+        let Some(words) = self.words.take() else {
+            unreachable!("the tensor is put back below before anything can fail")
         };
-        let tensors = (kernels::kv_write(keys, k, position.clone()), kernels::kv_write(values, v, position));
-        self.tensors = Some(tensors.clone());
-        tensors
+        let (q, words) = kernels::qkv(stream, wqkv, rope.table(), position, words, self.shape, epsilon);
+        self.words = Some(words);
+        q
+    }
+
+    /// The attention of queries that [`KeyValueCache::append`] gave, over what the cache holds up to them.
+    pub(super) fn attend(&self, q: Tensor<3>, position: Tensor<1, Int>) -> Tensor<3> {
+        let Some(words) = self.words.clone() else { unreachable!("the tensor is only absent inside of append") };
+        kernels::attention(q, words, position, self.shape)
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.words.as_ref().map_or(0, |words| 4 * words.dims().iter().product::<usize>())
     }
 }
 
@@ -62,11 +80,17 @@ pub struct TransformerCache {
 
 impl TransformerCache {
     /// An empty cache for `max_batch_size` sequences of up to `config.max_seq_len` tokens:
-    /// `8 · layers · kv_heads · head_dim` bytes a token and sequence.
+    /// `4 · layers · kv_heads · head_dim` bytes a token and sequence in half precision.
     pub fn new(config: &LlamaConfig, max_batch_size: usize, device: &Device) -> Self {
-        let shape = [max_batch_size, config.kv_heads(), config.max_seq_len, config.head_dim()];
+        let shape = CacheShape {
+            heads: config.num_attention_heads,
+            kv_heads: config.kv_heads(),
+            head_dim: config.head_dim(),
+            max_seq_len: config.max_seq_len,
+            precision: config.kv_precision,
+        };
         Self {
-            layers: (0..config.num_hidden_layers).map(|_| KeyValueCache::new(shape, device)).collect(),
+            layers: (0..config.num_hidden_layers).map(|_| KeyValueCache::new(shape, max_batch_size, device)).collect(),
             max_seq_len: config.max_seq_len,
             curr_seq_len: 0,
             device: device.clone(),
@@ -120,6 +144,11 @@ impl TransformerCache {
     /// Tokens that fit.
     pub fn max_seq_len(&self) -> usize {
         self.max_seq_len
+    }
+
+    /// Bytes that the cache takes on its device.
+    pub fn device_bytes(&self) -> usize {
+        self.layers.iter().map(KeyValueCache::device_bytes).sum()
     }
 
     /// The blocks' caches, in order.

@@ -1,11 +1,13 @@
 //! A Llama's dimensions, from code or from a GGUF's metadata.
 
+use super::attention::QKV;
 use super::block::TransformerBlockConfig;
+use super::feed_forward::GATE_UP;
 use super::rope::RotaryEncodingConfig;
 use super::transformer::Transformer;
 use crate::error::{Error, Result};
 use crate::format::gguf::{Header, Metadata};
-use crate::kernels::RopeLayout;
+use crate::kernels::{CacheShape, KvPrecision};
 use crate::models::layers::{BlockEmbeddingConfig, BlockLinearConfig, RmsNormConfig};
 use crate::models::{WeightSource, Zeros};
 use burn::config::Config;
@@ -43,6 +45,9 @@ pub struct LlamaConfig {
     /// Tokens that a sequence may have.
     #[config(default = 128)]
     pub max_seq_len: usize,
+    /// How keys and values are kept.
+    #[config(default = "KvPrecision::F16")]
+    pub kv_precision: KvPrecision,
 }
 
 /// Configuration of the rotary positions.
@@ -58,9 +63,6 @@ pub struct RopeConfig {
     /// Divisors of the frequencies, as a GGUF's `rope_freqs.weight` states the same scaling; none when empty.
     #[config(default = "Vec::new()")]
     pub factors: Vec<f32>,
-    /// Which values rotate together.
-    #[config(default = "RopeLayout::Interleaved")]
-    pub layout: RopeLayout,
 }
 
 /// Llama 3's rotary frequency scaling.
@@ -120,7 +122,7 @@ impl LlamaConfig {
             ));
         }
         let rotates = rotary_dim > 0 && rotary_dim <= head_dim && rotary_dim.is_multiple_of(2);
-        if head_dim == 0 || !head_dim.is_multiple_of(4) || !rotates {
+        if head_dim == 0 || !head_dim.is_multiple_of(8) || !rotates {
             return Err(invalid(
                 "llama.attention.key_length",
                 format!("a head of {head_dim} values of which {rotary_dim} rotate"),
@@ -139,6 +141,20 @@ impl LlamaConfig {
             Some(other) => {
                 return Err(unsupported(&format!("llama.rope.scaling.type = {other:?}"), "it is not implemented"));
             }
+        }
+
+        let shape = CacheShape {
+            heads: n_heads,
+            kv_heads: n_heads_kv,
+            head_dim,
+            max_seq_len: context,
+            precision: KvPrecision::default(),
+        };
+        if !shape.fits_workgroup() {
+            return Err(unsupported(
+                &format!("{n_heads} heads of {head_dim} values that share {n_heads_kv}"),
+                "attention's kernel has no room for so wide a group of heads",
+            ));
         }
 
         let rope = RopeConfig::new()
@@ -193,6 +209,15 @@ impl LlamaConfig {
             },
             rope: RotaryEncodingConfig::new(self.max_seq_len, rotary_dim, self.rope.clone()).init(device)?,
         })
+    }
+
+    /// The matrices that are stacked with the matrix `name`, itself included, from the top to the bottom; `name` alone where it is not stacked.
+    pub fn stacked_with(name: &str) -> Vec<String> {
+        let stack = |names: &[&str]| {
+            let prefix = names.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+            Some(names.iter().map(|suffix| format!("{prefix}{suffix}")).collect())
+        };
+        stack(&QKV).or_else(|| stack(&GATE_UP)).unwrap_or_else(|| vec![name.to_owned()])
     }
 
     /// Key and value heads.

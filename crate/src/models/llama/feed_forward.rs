@@ -1,12 +1,15 @@
 //! The feed-forward network: `w2(silu(gate(x)) * up(x))`.
 
 use crate::error::Result;
-use crate::kernels;
-use crate::models::layers::{BlockLinear, BlockLinearConfig};
+use crate::kernels::{self, BlockWeight, ResidualStream};
+use crate::models::layers::{BlockLinear, BlockLinearConfig, RmsNorm};
 use crate::models::{WeightSource, Zeros};
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+
+/// The projections that are stacked.
+pub(super) const GATE_UP: [&str; 2] = ["ffn_gate.weight", "ffn_up.weight"];
 
 /// Configuration of a [`FeedForward`].
 #[derive(Config, Debug)]
@@ -20,16 +23,15 @@ pub struct FeedForwardConfig {
 /// The gated linear unit with a SiLU gate (Shazeer, 2020).
 #[derive(Module, Debug)]
 pub struct SwiGlu {
-    /// The gate's projection (w1), `[hidden_size, d_model]`.
-    pub linear_inner: BlockLinear,
-    /// The projection that is gated (w3), `[hidden_size, d_model]`.
-    pub linear_outer: BlockLinear,
+    /// The gate's projection (w1, Burn's `linear_inner`), `[hidden_size, d_model]`, and below it the projection that is gated (w3, `linear_outer`), of the
+    /// same shape: they read the same activations in one launch.
+    pub linear_inner_outer: BlockWeight,
 }
 
 impl SwiGlu {
-    /// `[batch, seq, d_model]` to `[batch, seq, hidden_size]`.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        kernels::swiglu(self.linear_inner.forward(x.clone()), self.linear_outer.forward(x))
+    /// The stream, which `norm` normalizes, to `[batch, seq, hidden_size]`.
+    pub fn forward(&self, stream: &ResidualStream, norm: &RmsNorm) -> Tensor<3> {
+        kernels::gate_up(stream, &self.linear_inner_outer, norm.epsilon())
     }
 }
 
@@ -56,21 +58,19 @@ impl FeedForwardConfig {
     /// # Errors
     /// As [`WeightSource::matrix`].
     pub fn load(&self, weights: &mut dyn WeightSource, prefix: &str) -> Result<FeedForward> {
-        let up = BlockLinearConfig::new(self.d_model, self.hidden_size);
         let down = BlockLinearConfig::new(self.hidden_size, self.d_model);
+        let stack = GATE_UP.map(|name| (format!("{prefix}.{name}"), self.hidden_size));
         Ok(FeedForward {
-            swiglu: SwiGlu {
-                linear_inner: up.load(weights, &format!("{prefix}.ffn_gate.weight"))?,
-                linear_outer: up.load(weights, &format!("{prefix}.ffn_up.weight"))?,
-            },
+            swiglu: SwiGlu { linear_inner_outer: weights.stack(&stack, self.d_model)? },
             w2: down.load(weights, &format!("{prefix}.ffn_down.weight"))?,
         })
     }
 }
 
 impl FeedForward {
-    /// `[batch, seq, d_model]` to the same shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        self.w2.forward(self.swiglu.forward(x))
+    /// Adds the network's output for the normalized stream to the stream. `norm` normalizes its input, `next` its output.
+    pub fn forward(&self, stream: ResidualStream, norm: &RmsNorm, next: &RmsNorm) -> ResidualStream {
+        let hidden = self.swiglu.forward(&stream, norm);
+        self.w2.add_to(stream, hidden, next)
     }
 }

@@ -2,10 +2,9 @@
 
 use super::config::RopeConfig;
 use crate::error::{Error, Result};
-use crate::kernels::{self, RopeLayout};
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use std::f64::consts::PI;
 
 /// Configuration of a [`RotaryEncoding`].
@@ -15,17 +14,17 @@ pub struct RotaryEncodingConfig {
     pub max_seq_len: usize,
     /// Values of a head that rotate, an even number.
     pub rotary_dim: usize,
-    /// Base frequency, scaling and layout.
+    /// Base frequency and scaling.
     pub rope: RopeConfig,
 }
 
 /// Rotary position embedding (Su et al., 2021) from a table.
+///
+/// It rotates pairs `(2 i, 2 i + 1)`, for which the rows of a llama GGUF's query and key projections are permuted; the kernel of these projections does it.
 #[derive(Module, Debug)]
 pub struct RotaryEncoding {
     /// `[max_seq_len, rotary_dim / 2, 2]`: the cosine and the sine of `position · frequency`.
     table: Tensor<3>,
-    #[module(skip)]
-    layout: RopeLayout,
 }
 
 impl RotaryEncodingConfig {
@@ -45,7 +44,7 @@ impl RotaryEncodingConfig {
         }
         let data = TensorData::new(table, [self.max_seq_len, frequencies.len(), 2]);
         let table = device.memory_persistent_allocations(data, |data| Tensor::from_data(data, device));
-        Ok(RotaryEncoding { table, layout: self.rope.layout })
+        Ok(RotaryEncoding { table })
     }
 
     /// `theta^(-2 i / rotary_dim)`, scaled as the configuration says; `[rotary_dim / 2]`.
@@ -90,9 +89,9 @@ impl super::RopeFrequencyScaling {
 }
 
 impl RotaryEncoding {
-    /// Rotates `x`, `[batch, seq, heads, head_dim]`, for tokens at `position`, `position + 1`, ….
-    pub fn forward(&self, x: Tensor<4>, position: Tensor<1, Int>) -> Tensor<4> {
-        kernels::rope(x, self.table.clone(), position, self.layout)
+    /// `[max_seq_len, rotary_dim / 2, 2]`: the cosine and the sine of every angle.
+    pub fn table(&self) -> Tensor<3> {
+        self.table.clone()
     }
 }
 

@@ -3,9 +3,14 @@
 use super::block::TransformerBlock;
 use super::cache::{GenerationError, TransformerCache};
 use super::rope::RotaryEncoding;
+use crate::device::submit;
+use crate::kernels::{self, BlockWeight};
 use crate::models::layers::{BlockEmbedding, BlockLinear, RmsNorm};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
+
+/// Layers of a prompt that are submitted together.
+const SUBMIT_LAYERS: usize = 4;
 
 /// For which tokens logits are computed: the output head is the largest matrix of a small model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,23 +48,42 @@ impl Transformer {
         cache: &mut TransformerCache,
         logits: Logits,
     ) -> Result<Tensor<3>, GenerationError> {
-        let [batch, seq] = tokens.dims();
+        let [_, seq] = tokens.dims();
         let start = cache.advance(seq)?;
         let position = cache.position(start);
+        Ok(self.run(tokens, position, cache, logits))
+    }
 
-        let mut x = self.tok_embeddings.forward(tokens);
-        for (layer, cache) in self.layers.iter().zip(cache.layers_mut()) {
-            x = layer.forward(x, cache, &self.rope, position.clone());
+    /// The launches of [`Transformer::forward`]: `position` is a buffer with the number of tokens before these, for which the cache has made room.
+    pub(crate) fn run(
+        &self,
+        tokens: Tensor<2, Int>,
+        position: Tensor<1, Int>,
+        cache: &mut TransformerCache,
+        logits: Logits,
+    ) -> Tensor<3> {
+        // Each block leaves the stream ready for the norm that comes next.
+        let norms = self.layers.iter().skip(1).map(|layer| &layer.attention_norm).chain([&self.norm]);
+        let first = self.layers.first().map_or(&self.norm, |layer| &layer.attention_norm);
+
+        let seq = tokens.dims()[1];
+        let device = tokens.device();
+        let mut stream = self.tok_embeddings.forward(tokens, first);
+        for (index, ((layer, cache), next)) in self.layers.iter().zip(cache.layers_mut()).zip(norms).enumerate() {
+            stream = layer.forward(stream, next, cache, &self.rope, position.clone());
+            // A token is one submission. A prompt's work is handed over in pieces: a slow GPU must not look as if it hung.
+            if seq > 1 && index % SUBMIT_LAYERS == SUBMIT_LAYERS - 1 {
+                submit(&device);
+            }
         }
         if logits == Logits::Last {
-            let [_, _, d_model] = x.dims();
-            x = x.slice([0..batch, seq - 1..seq, 0..d_model]);
+            stream = stream.last();
         }
-        let x = self.norm.forward(x);
+        kernels::project(&stream, self.head(), self.norm.epsilon())
+    }
 
-        Ok(match &self.output {
-            Some(output) => output.forward(x),
-            None => self.tok_embeddings.as_output(x),
-        })
+    /// The output head's weight.
+    pub fn head(&self) -> &BlockWeight {
+        self.output.as_ref().map_or(&self.tok_embeddings.weight, |output| &output.weight)
     }
 }

@@ -6,11 +6,7 @@ use serde_json::Value as Json;
 
 use super::super::{Array, Metadata, Value};
 use super::{Recording, parse};
-
-fn read(name: &str) -> Vec<u8> {
-    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/{}"), name);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
+use crate::test_fixtures::read;
 
 fn json(name: &str) -> Json {
     serde_json::from_slice(&read(name)).unwrap()

@@ -1,0 +1,158 @@
+//! The residual stream, and the projection that adds to it.
+//!
+//! A token's row holds three things, so that no pass over the hidden states is needed for the normalization that comes next:
+//!
+//! ```text
+//! [ hidden states: d_model | the same times the next norm's gamma: d_model | sums of the squares of 16 hidden states each: d_model / 16, and zeros up to a multiple of 4 ]
+//! ```
+//!
+//! RMS normalization multiplies a row by one number, and a projection is linear: `W (h γ / rms(h)) = (W (h γ)) / rms(h)`. So a projection that reads the
+//! stream reads the second part, and multiplies its sums by what it makes of the third.
+//!
+//! Bytes moved for `[tokens, columns] × [d_model, columns]`: those of the products, and `12 · tokens · d_model`.
+
+use super::BlockShape;
+use super::cube::{bind, contiguous};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of};
+use burn::backend::TensorMetadata;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+/// Hidden states whose squares are summed together.
+pub(super) const PART: usize = 16;
+
+/// The residual stream's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StreamShape {
+    /// Hidden states.
+    pub d_model: usize,
+}
+
+impl StreamShape {
+    /// Values of a row.
+    pub const fn width(self) -> usize {
+        2 * self.d_model + self.parts().next_multiple_of(4)
+    }
+
+    /// Sums of squares in a row.
+    pub const fn parts(self) -> usize {
+        self.d_model / PART
+    }
+}
+
+/// `1 / rms` of the hidden states in the row that begins at vector `start`: what the projection of the normalized row is multiplied with.
+#[cube]
+pub(super) fn inverse_rms<N: Size>(
+    stream: &[Vector<f32, N>],
+    start: usize,
+    epsilon: f32,
+    #[comptime] shape: StreamShape,
+) -> f32 {
+    let mut sum = Vector::<f32, N>::new(0.0);
+    for i in 0..comptime!(shape.parts().div_ceil(4)) {
+        sum += stream[start + comptime!(shape.d_model / 2) + i];
+    }
+    let sum = (sum.extract(0usize) + sum.extract(1usize)) + (sum.extract(2usize) + sum.extract(3usize));
+    (sum / comptime!(shape.d_model as f32) + epsilon).inverse_sqrt()
+}
+
+#[cube(launch_unchecked)]
+#[allow(clippy::too_many_arguments)]
+fn kernel<N: Size>(
+    words: &[Vector<u32, N>],
+    scales: &[u32],
+    x: &[Vector<f32, N>],
+    gamma: &[f32],
+    stream: &mut [f32],
+    rows: u32,
+    row_offset: u32,
+    tokens: u32,
+    #[comptime] tile: Tile,
+    #[comptime] shape: StreamShape,
+) {
+    let (rows, tokens) = (rows as usize, tokens as usize);
+    let first = first_row(tile);
+    let mut starts = Array::<usize>::new(comptime!(tile.tokens));
+    #[unroll]
+    for t in 0..comptime!(tile.tokens) {
+        starts[t] = min(token_of(t, tile), tokens - 1) * comptime!(tile.row_blocks * 8);
+    }
+    let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
+    products::<N>(words, scales, x, &starts, first, rows, &mut out, tile);
+
+    let units = comptime!(tile.row_units());
+    let unit = UNIT_POS_X as usize;
+    let mut squares = Shared::<[f32]>::new_slice(comptime!(tile.row_units() * tile.tokens));
+    if holds_sums(tile) {
+        #[unroll]
+        for t in 0..comptime!(tile.tokens) {
+            let mut sum = 0.0f32;
+            #[unroll]
+            for r in 0..comptime!(tile.rows) {
+                let row = row_of(first, r, tile);
+                if row < rows && token_of(t, tile) < tokens {
+                    let row = row + row_offset as usize;
+                    let start = token_of(t, tile) * comptime!(shape.width());
+                    let hidden = stream[start + row] + out[comptime!(r * tile.tokens + t)];
+                    stream[start + row] = hidden;
+                    stream[start + comptime!(shape.d_model) + row] = hidden * gamma[row];
+                    sum += hidden * hidden;
+                }
+            }
+            squares[t * units + unit] = sum;
+        }
+    }
+    sync_cube();
+
+    // The units that computed one part's rows are neighbours; the first of them adds their squares.
+    let part_units = comptime!(PART / tile.rows);
+    if holds_sums(tile) && unit % part_units == 0 && first < rows {
+        #[unroll]
+        for t in 0..comptime!(tile.tokens) {
+            if token_of(t, tile) < tokens {
+                let mut sum = 0.0f32;
+                for i in 0..part_units {
+                    sum += squares[t * units + unit + i];
+                }
+                let start = token_of(t, tile) * comptime!(shape.width()) + comptime!(2 * shape.d_model);
+                stream[start + (first + row_offset as usize) / PART] = sum;
+            }
+        }
+    }
+}
+
+/// Enqueues `stream += x Wᵀ` in place, for rows `row_offset..` of the stream, and what the next norm needs.
+/// `x` is `[batch, seq, columns]`, `stream` `[batch, seq, width]`, `gamma` `[d_model]`.
+pub(super) fn launch(
+    x: &CubeTensor,
+    words: CubeTensor,
+    scales: CubeTensor,
+    shape: BlockShape,
+    row_offset: usize,
+    stream: &CubeTensor,
+    gamma: &CubeTensor,
+) {
+    let x = contiguous(x.clone());
+    let dims = x.shape();
+    let tokens = dims[0] * dims[1];
+    let tile = Tile::new(shape, tokens);
+    // SAFETY: every index is below the bound lengths: rows and tokens are clamped to the last one, blocks run to the row's end.
+    unsafe {
+        kernel::launch_unchecked(
+            &x.client,
+            tile.cubes(shape.rows, tokens),
+            CubeDim::new_1d(tile.units as u32),
+            4,
+            bind(&words, 16),
+            bind(&scales, 4),
+            bind(&x, 16),
+            bind(gamma, 4),
+            bind(stream, 4),
+            shape.rows as u32,
+            row_offset as u32,
+            tokens as u32,
+            tile,
+            StreamShape { d_model: gamma.shape()[0] },
+        );
+    }
+}
