@@ -5,6 +5,7 @@
 import init, { Engine } from "../pkg/hearth.js";
 import { readModel } from "./download.js";
 import { HearthError, describeError } from "./protocol.js";
+import { batchSubmissions } from "./submissions.js";
 
 /** @type {Promise<Engine> | undefined} */
 let opening;
@@ -50,6 +51,7 @@ async function answer(request, emit) {
  * @returns {Promise<import("./protocol.js").LoadResult>}
  */
 async function load(source, emit) {
+  batchSubmissions();
   opening ??= init().then(() => Engine.open());
   engine = await opening;
   const loader = engine.startLoad();

@@ -82,6 +82,11 @@ async fn fused_projections_match_f64() {
 }
 
 #[wasm_bindgen_test]
+async fn every_tile_gives_the_same_products() {
+    suite::kernels::tiles(&gpu().await).await;
+}
+
+#[wasm_bindgen_test]
 async fn qkv_matches_f64() {
     suite::kernels::qkv(&gpu().await).await;
 }
@@ -120,7 +125,7 @@ async fn tiny_checkpoints_match_transformers() {
 
 #[wasm_bindgen_test]
 async fn prefill_in_any_chunks_gives_the_same_logits() {
-    for checkpoint in suite::tiny::checkpoints() {
+    for checkpoint in suite::tiny::few_checkpoints() {
         suite::tiny::chunks_agree(&gpu().await, &checkpoint).await;
     }
 }
@@ -161,10 +166,25 @@ async fn smollm2_matches_transformers() {
 
     let time = suite::speed::report(&mut llama, &gpu().await).await;
     assert!(time.step_ms <= 2000.0, "{time:?}");
+    // Timings that another load on the machine falsifies are judged only where that was asked for when this was compiled.
+    if option_env!("HEARTH_VERIFY").is_some() {
+        assert!(time.matvec_ms >= 0.7 * time.step_ms, "{time:?}");
+        // 2 ms for a model of 16 layers.
+        assert!(time.enqueue_ms <= 2.0 / 16.0 * llama.session_mut().model().layers.len() as f64, "{time:?}");
+        let ratio = suite::speed::long_context_ratio(&mut llama).await;
+        assert!(ratio <= 1.7, "{ratio}");
+    }
 
     let prompts = suite::smollm2::prompts(50);
     assert!(prompts.len() >= 3);
     for prompt in prompts {
         suite::smollm2::prompt_matches(&mut llama, &prompt, 16).await;
     }
+}
+
+/// Timings: printed always, and judged where `HEARTH_VERIFY` was set when this was compiled.
+#[wasm_bindgen_test]
+async fn every_type_is_about_as_fast_as_the_arithmetic_allows() {
+    let slow = suite::rates::slow_types(&gpu().await).await;
+    assert!(option_env!("HEARTH_VERIFY").is_none() || slow.is_empty(), "{slow:?}");
 }

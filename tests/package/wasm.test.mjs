@@ -89,6 +89,7 @@ test("the npm package holds what its entry needs, and nothing of the page", () =
     "web/hearth.js",
     "web/models.json",
     "web/protocol.js",
+    "web/submissions.js",
     "web/worker.js",
   ]);
 });

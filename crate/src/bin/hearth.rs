@@ -5,17 +5,20 @@ use clap::{Parser, Subcommand, ValueEnum};
 use cubecl::future::block_on;
 use hearth::chat::Message;
 use hearth::error::{Error, Result};
-use hearth::format::gguf;
-use hearth::generation::CancelToken;
+use hearth::format::{TensorType, gguf};
 use hearth::generation::sampler::SamplerConfig;
+use hearth::generation::{CancelToken, FinishReason, Session};
 use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
+use hearth::models::RandomWeights;
+use hearth::models::llama::{LlamaConfig, Logits};
 use hearth::tokenizer::{BpeTokenizer, Tokenizer};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the file that are read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -54,6 +57,23 @@ enum Command {
         /// The GGUF file.
         model: PathBuf,
     },
+    /// Measure a model of random weights: bytes on the device, prefill and decode.
+    Bench {
+        /// The model whose shape it has.
+        #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(LlamaConfig::SHAPES))]
+        shape: String,
+        /// The type of its matrices, such as q4_k.
+        #[arg(long, default_value = "q4_k")]
+        quant: String,
+        /// Tokens of the prompt.
+        #[arg(long, default_value_t = 64)]
+        prompt: usize,
+        /// Tokens that are generated after it.
+        #[arg(long, default_value_t = 8)]
+        tokens: usize,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Measure the negative log-likelihood of a text.
     Eval {
         /// The GGUF file.
@@ -90,6 +110,7 @@ fn main() -> ExitCode {
             chat(&model, &target, system, GenerationOptions { sampler, max_tokens, ..GenerationOptions::default() })
         }
         Command::Inspect { model } => inspect(&model),
+        Command::Bench { shape, quant, prompt, tokens, target } => bench(&shape, &quant, prompt, tokens, &target),
         Command::Eval { model, text, target } => eval(&model, &text, &target),
     };
     match result {
@@ -172,6 +193,64 @@ fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
     let (sum, count) = (losses.iter().sum::<f64>(), losses.len() as f64);
     let mean = sum / count;
     written(print(&format!("tokens {}  nll {sum:.4}  mean {mean:.6}  perplexity {:.4}\n", tokens.len(), mean.exp())))
+}
+
+fn bench(shape: &str, quant: &str, prompt: usize, tokens: usize, target: &Target) -> Result<()> {
+    let invalid = |name, reason: &str| Error::InvalidParameter { name, reason: reason.into() };
+    let ty = TensorType::ALL.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(quant));
+    let ty = ty.ok_or_else(|| invalid("quant", "no type of GGUF matrices has this name"))?;
+    let config = LlamaConfig::of_shape(shape).ok_or_else(|| invalid("shape", "no model of this name is known"))?;
+    let config = config.with_max_seq_len(target.context);
+    if prompt == 0 || prompt + tokens > target.context {
+        return Err(invalid("prompt", "it must have a token at least, and fit the context with those that follow"));
+    }
+    let device = open(target.device)?;
+
+    let begin = Instant::now();
+    let model = config.load(&mut RandomWeights::new(ty, &device), &device)?;
+    let (parameters, weights) = (model.parameters(), model.device_bytes());
+    let mut session = Session::new(model, &config, &device);
+    let cache = session.cache_bytes();
+    block_on(session.tune());
+    block_on(session.forward(&[0, 0], Logits::Last))?;
+    session.reset();
+    block_on(session.forward(&[0], Logits::Last))?;
+    block_on(session.prepare_decode())?;
+    session.reset();
+    eprintln!("loaded and warmed up in {:.1} s", begin.elapsed().as_secs_f64());
+
+    let cancel = CancelToken::default();
+    let begin = Instant::now();
+    let Some(next) = block_on(session.prefill(&vec![1; prompt], &cancel, |_, _| ()))? else { return Ok(()) };
+    let prefill = prompt as f64 / begin.elapsed().as_secs_f64();
+    let mut sampler = SamplerConfig { temperature: 0.0, ..SamplerConfig::default() }.build()?;
+    let (mut generated, mut begin) = (0, Instant::now());
+    let on_token = |_| {
+        // The first token is chosen from the prompt's logits.
+        if generated == 0 {
+            begin = Instant::now();
+        }
+        generated += 1;
+        Ok(if generated > tokens { ControlFlow::Break(FinishReason::Length) } else { ControlFlow::Continue(()) })
+    };
+    block_on(session.decode(next, &mut sampler, &[], &cancel, on_token))?;
+    let decode = tokens as f64 / begin.elapsed().as_secs_f64();
+
+    let file = ty.bytes_for(parameters as u64).unwrap_or(0);
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    written(print(&format!(
+        "{shape} in {}: {parameters} weights\n\
+         weights on the device  {:>9.1} MiB, {:.3} times the {:.1} MiB of the types alone\n\
+         KV cache               {:>9.1} MiB for {} tokens\n\
+         prefill                {prefill:>9.2} tokens/s for {prompt} tokens\n\
+         decode                 {decode:>9.2} tokens/s\n",
+        ty.name(),
+        mib(weights as f64),
+        weights as f64 / file as f64,
+        mib(file as f64),
+        mib(cache as f64),
+        target.context,
+    )))
 }
 
 fn load(path: &Path, target: &Target) -> Result<Llama<BpeTokenizer>> {

@@ -25,8 +25,11 @@ impl Recording {
     /// # Errors
     /// `Device` when the first pass fails.
     pub async fn of<T>(device: &Device, mut launches: impl FnMut() -> T) -> Result<Option<(Self, T)>> {
-        let DispatchDevice::Cube(cube) = device.as_dispatch() else { return Ok(None) };
-        let client = cube.client();
+        let client = match device.as_dispatch() {
+            DispatchDevice::Cube(device) => device.client(),
+            #[cfg(not(target_arch = "wasm32"))]
+            _ => return Ok(None),
+        };
         if client.graph_prepare().is_err() {
             return Ok(None);
         }

@@ -1,15 +1,17 @@
 //! A sequence that a model is working on: what is in its cache, and the loop that adds to it.
 
-use super::decode_step::DecodeStep;
+use super::decode_step::{Choice, DecodeStep};
 use super::sampler::Sampler;
 use super::token_source::Source;
 use crate::device::sync;
 use crate::error::{Error, Result};
+use crate::kernels::tune;
 use crate::models::llama::{LlamaConfig, Logits, Transformer, TransformerCache};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use web_time::{Duration, Instant};
 
 /// Tokens of a prompt that run in one pass: enough to read each weight for many tokens, few enough that stopping stays prompt.
 pub const PREFILL_CHUNK: usize = 64;
@@ -56,6 +58,8 @@ pub struct Session {
     device: Device,
     pub(super) step: Step,
     replay: bool,
+    /// How long a step takes, measured when it was prepared.
+    pub(super) pace: Option<Duration>,
 }
 
 /// What decodes on the device.
@@ -65,7 +69,7 @@ pub(super) enum Step {
     New,
     /// The device is no GPU.
     Host,
-    Device(DecodeStep),
+    Device(Box<DecodeStep>),
 }
 
 /// The logits of the token that the cache holds last, still on their device.
@@ -90,7 +94,7 @@ impl Session {
     /// An empty sequence for `model`, which `config` made and `device` holds.
     pub fn new(model: Transformer, config: &LlamaConfig, device: &Device) -> Self {
         let cache = TransformerCache::new(config, 1, device);
-        Self { model, cache, tokens: Vec::new(), device: device.clone(), step: Step::New, replay: true }
+        Self { model, cache, tokens: Vec::new(), device: device.clone(), step: Step::New, replay: true, pace: None }
     }
 
     /// Whether decoding replays recorded launches, as it does unless told otherwise, or enqueues them anew for every token. The tokens are the same.
@@ -202,6 +206,19 @@ impl Session {
             .ok_or_else(|| Error::InvalidParameter { name: "tokens", reason: "there must be at least one".into() })
     }
 
+    /// Lets the device choose how it computes fastest, where it can measure that, for the formats of the model's matrices.
+    pub async fn tune(&mut self) {
+        let mut types = Vec::new();
+        for weight in self.model.weights() {
+            let ty = weight.parts().first().map(|part| part.shape().ty);
+            if !types.contains(&ty) {
+                types.push(ty);
+                tune(weight).await;
+            }
+        }
+        self.step = Step::New;
+    }
+
     /// Makes what decoding needs, once: buffers, pipelines, and on a GPU the record of a step.
     ///
     /// # Errors
@@ -209,9 +226,33 @@ impl Session {
     pub async fn prepare_decode(&mut self) -> Result<()> {
         if matches!(self.step, Step::New) && self.tokens.len() < self.max_seq_len() {
             let step = DecodeStep::new(&self.model, &mut self.cache, &self.device, self.replay).await?;
-            self.step = step.map_or(Step::Host, Step::Device);
+            self.step = step.map_or(Step::Host, |step| Step::Device(Box::new(step)));
+            if let Step::Device(step) = &self.step {
+                step.place(0, self.tokens.len())?;
+                let begin = Instant::now();
+                let logits = step.forward(&self.model, &mut self.cache)?;
+                step.choose(Choice::Greedy, &logits)?.await?;
+                self.pace = Some(begin.elapsed());
+            }
         }
         Ok(())
+    }
+
+    /// How long the host is busy with enqueueing one step, on a device that records; the step changes nothing.
+    ///
+    /// # Errors
+    /// `Device` when the device fails.
+    pub async fn enqueue_time(&mut self) -> Result<Option<Duration>> {
+        self.prepare_decode().await?;
+        let Step::Device(step) = &self.step else { return Ok(None) };
+        sync(&self.device).await?;
+        let begin = Instant::now();
+        step.place(0, self.tokens.len().min(self.cache.max_seq_len() - 1))?;
+        let logits = step.forward(&self.model, &mut self.cache)?;
+        let chosen = step.choose(Choice::Greedy, &logits)?;
+        let time = begin.elapsed();
+        chosen.await?;
+        Ok(Some(time))
     }
 
     /// Samples tokens after the last of the cache, whose logits `prefill` gave, until `on_token` breaks, the context is full, or `cancel` asks to stop. A token in

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{self, NO_TOKEN};
 use crate::models::llama::Logits;
 use std::pin::Pin;
-use web_time::{Duration, Instant};
+use web_time::Duration;
 
 /// A step that takes less than this is followed by the next before its token has arrived. A slower device gains nothing by it, and what it has begun when an answer
 /// ends keeps it busy.
@@ -22,10 +22,8 @@ pub(super) struct Source {
     logits: StepLogits,
     /// The next token's choice, where the device ran ahead.
     ahead: Option<Chosen>,
-    /// When the last token came.
-    last: Option<Instant>,
-    /// How long the last step took.
-    pace: Option<Duration>,
+    /// Whether the device may be ahead.
+    runs_ahead: bool,
 }
 
 impl Source {
@@ -35,28 +33,28 @@ impl Source {
         if let Step::Device(step) = &session.step {
             step.begin(choice, session.tokens.len())?;
         }
-        Ok(Self { choice, logits: StepLogits::of(logits.into_tensor()), ahead: None, last: None, pace: None })
+        let is_fast = session.pace.is_some_and(|pace| pace < RUN_AHEAD_BELOW);
+        let runs_ahead = choice == Choice::Greedy && is_fast;
+        Ok(Self { choice, logits: StepLogits::of(logits.into_tensor()), ahead: None, runs_ahead })
     }
 
     /// Chooses the next token.
     pub async fn next(&mut self, session: &mut Session, sampler: &mut Sampler) -> Result<u32> {
-        let token = match self.ahead.take() {
-            Some(chosen) => self.await_token(chosen, session, sampler).await?,
-            None => match self.submit(session, sampler)? {
-                Some(chosen) => self.await_token(chosen, session, sampler).await?,
-                None => {
-                    let logits = read(self.logits.tensor()).await?;
-                    let token = sampler.sample(&logits, &session.tokens)?;
-                    if let Step::Device(step) = &session.step {
-                        step.place(token, session.tokens.len())?;
-                    }
-                    token
-                }
-            },
+        let chosen = match self.ahead.take() {
+            Some(chosen) => Some(chosen),
+            None => self.submit(session, sampler)?,
         };
-        let now = Instant::now();
-        self.pace = self.last.replace(now).map(|last| now - last);
-        Ok(token)
+        match chosen {
+            Some(chosen) => self.await_token(chosen, session, sampler).await,
+            None => {
+                let logits = read(self.logits.tensor()).await?;
+                let token = sampler.sample(&logits, &session.tokens)?;
+                if let Step::Device(step) = &session.step {
+                    step.place(token, session.tokens.len())?;
+                }
+                Ok(token)
+            }
+        }
     }
 
     /// Enqueues the forward pass of the token that was chosen.
@@ -100,10 +98,8 @@ impl Source {
 
     /// Waits for a choice. Where steps are fast and the next one needs nothing from the host, that is submitted first.
     async fn await_token(&mut self, chosen: Chosen, session: &mut Session, sampler: &mut Sampler) -> Result<u32> {
-        let is_fast = self.pace.is_some_and(|pace| pace < RUN_AHEAD_BELOW);
         if let Step::Device(step) = &session.step
-            && self.choice == Choice::Greedy
-            && is_fast
+            && self.runs_ahead
             && session.tokens.len() < session.cache.max_seq_len()
         {
             self.logits = step.forward(&session.model, &mut session.cache)?;

@@ -154,12 +154,14 @@ impl<T: Tokenizer> Llama<T> {
         self.session
     }
 
-    /// Compiles every pipeline that generation uses, by running two tokens and then recording a decode step. Forgets the conversation.
+    /// Lets the device choose its fastest kernels and compiles every pipeline that generation uses, by running two tokens and then recording a decode step. Forgets the
+    /// conversation.
     ///
     /// # Errors
     /// As [`Session::forward`].
     pub async fn warm_up(&mut self) -> Result<()> {
         let token = self.tokenizer.bos_id().unwrap_or(0);
+        self.session.tune().await;
         self.session.reset();
         self.session.forward(&[token; 2], Logits::Last).await?;
         self.session.reset();

@@ -86,10 +86,26 @@ pub(super) fn launch(
     y: &CubeTensor,
     epsilon: Option<f32>,
 ) {
+    let dims = x.shape();
+    let tile = Tile::new(shape, dims[0] * dims[1]);
+    launch_tile(x, words, scales, shape, row_offset, y, epsilon, tile);
+}
+
+/// As [`launch`], with a tile of the caller's.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn launch_tile(
+    x: &CubeTensor,
+    words: CubeTensor,
+    scales: CubeTensor,
+    shape: BlockShape,
+    row_offset: usize,
+    y: &CubeTensor,
+    epsilon: Option<f32>,
+    tile: Tile,
+) {
     let x = contiguous(x.clone());
     let dims = x.shape();
     let tokens = dims[0] * dims[1];
-    let tile = Tile::new(shape, tokens);
     let input = match epsilon {
         None => Input::Plain,
         Some(_) => Input::Stream(StreamShape { d_model: shape.columns }),

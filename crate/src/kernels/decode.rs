@@ -1,7 +1,6 @@
 //! Packed words to `f32`, inside a kernel: the device's half of `quant::pack`.
 //!
-//! Half precision is decoded by bit operations, exactly, because WebGPU has no f16 type without an optional feature: a normal number only needs
-//! its exponent moved from bias 15 to bias 127, a subnormal one is its mantissa times 2⁻²⁴. (Bits, not arithmetic on a denormal `f32`, which
+//! Half precision is decoded by bit operations, exactly, because WebGPU has no f16 type without an optional feature. (No `f32` on the way is denormal, which
 //! WGSL lets a device flush to zero.) Infinities and NaN, which no weight file holds, are not reproduced.
 
 use crate::quant::pack::{PANEL_ROWS, PackedCodes, PackedFormat, PackedScales};
@@ -9,29 +8,31 @@ use cubecl::prelude::*;
 
 /// What to add to a half's shifted exponent: `(127 - 15) << 23`.
 const EXPONENT_SHIFT: u32 = 112 << 23;
-/// The value of a half's last mantissa bit where it is subnormal: 2⁻²⁴.
-const SUBNORMAL_UNIT: f32 = 1.0 / 16_777_216.0;
+/// The smallest half that is not subnormal: 2⁻¹⁴.
+const SMALLEST_NORMAL: f32 = 1.0 / 16_384.0;
 
-/// One half, in the low 16 bits of `half`, as `f32`.
+/// One half, in the low 16 bits of `half`, as `f32`; see [`halves_to_f32`].
 #[cube]
 pub(super) fn half_to_f32(half: u32) -> f32 {
-    let magnitude = half & 0x7fff;
-    let sign = (half & 0x8000) << 16;
-    let normal = (magnitude << 13) + EXPONENT_SHIFT;
-    let subnormal = u32::reinterpret(f32::cast_from(magnitude) * SUBNORMAL_UNIT);
-    f32::reinterpret(select(magnitude < 0x400, subnormal, normal) | sign)
+    let normal = ((half & 0x7fff) << 13) + EXPONENT_SHIFT;
+    let value = f32::reinterpret(normal);
+    let subnormal = u32::reinterpret(value + value - SMALLEST_NORMAL);
+    f32::reinterpret(min(normal, subnormal) | ((half & 0x8000) << 16))
 }
 
-/// A vector of halves, in the low 16 bits of each lane, as `f32`.
+/// The halves in the low (`part` 0) or the high (1) 16 bits of each lane, as `f32`.
+///
+/// Moved to its place with the exponent's bias changed, a normal half is right, and a subnormal one of mantissa `m` is `f = 2⁻¹⁵ + m 2⁻²⁵` where it should be
+/// `m 2⁻²⁴ = 2 f - 2⁻¹⁴`. Of these two the smaller is right in both cases; neither is negative, so that their bits are in the same order, and the smaller of two
+/// integers costs less where that of two floats has to look for NaN.
 #[cube]
-fn halves_to_f32<N: Size>(halves: Vector<u32, N>) -> Vector<f32, N> {
-    let magnitude = halves & Vector::new(0x7fff);
-    let sign = (halves & Vector::new(0x8000)) << Vector::new(16);
-    let normal = (magnitude << Vector::new(13)) + Vector::new(EXPONENT_SHIFT);
-    let small = to_f32::<N>(magnitude) * Vector::new(SUBNORMAL_UNIT);
-    let subnormal = Vector::<u32, N>::reinterpret(small);
-    let bits = select_many(magnitude.less_than(&Vector::new(0x400)), subnormal, normal);
-    Vector::<f32, N>::reinterpret(bits | sign)
+fn halves_to_f32<N: Size>(word: Vector<u32, N>, #[comptime] part: u32) -> Vector<f32, N> {
+    let magnitude = if comptime!(part == 0) { word << Vector::new(13) } else { word >> Vector::new(3) };
+    let sign = if comptime!(part == 0) { word << Vector::new(16) } else { word };
+    let normal = (magnitude & Vector::new(0x0fff_e000)) + Vector::new(EXPONENT_SHIFT);
+    let value = Vector::<f32, N>::reinterpret(normal);
+    let subnormal = Vector::<u32, N>::reinterpret(value + value - Vector::new(SMALLEST_NORMAL));
+    Vector::<f32, N>::reinterpret(min(normal, subnormal) | (sign & Vector::new(0x8000_0000)))
 }
 
 /// Small integers as `f32`. They go through `i32`, whose conversion is one instruction where that of `u32` is several.
@@ -40,119 +41,142 @@ fn to_f32<N: Size>(codes: Vector<u32, N>) -> Vector<f32, N> {
     Vector::<f32, N>::cast_from(Vector::<i32, N>::cast_from(codes))
 }
 
-/// Vectors that hold the codes of one block of a row: one for each plane.
-pub(super) const fn planes(format: PackedFormat) -> usize {
-    format.code_vectors() + format.has_pair_plane() as usize + format.has_bit_plane() as usize
+/// Vectors that [`load_codes`] makes of a block: as many as hold its codes, or two with a byte a code where these are put together from planes.
+pub(super) const fn vectors(format: PackedFormat) -> usize {
+    if has_bytes(format) { 2 } else { format.code_vectors() }
 }
 
-/// Loads the planes of block `block` of the row `lane` of panel `panel` into `planes[first..]`.
+/// Whether codes are put together from planes.
+const fn has_bytes(format: PackedFormat) -> bool {
+    format.has_pair_plane() || format.has_bit_plane()
+}
+
+/// `field` in every byte.
+const fn bytes(field: u32) -> u32 {
+    field * 0x0101_0101
+}
+
+/// Loads the codes of block `block` of the row `lane` of panel `panel` into `codes[first..]`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-pub(super) fn load_planes<N: Size>(
+pub(super) fn load_codes<N: Size>(
     words: &[Vector<u32, N>],
     scales: &[u32],
     panel: usize,
     lane: usize,
     block: usize,
-    planes: &mut Array<Vector<u32, N>>,
+    codes: &mut Array<Vector<u32, N>>,
     #[comptime] first: usize,
     #[comptime] format: PackedFormat,
     #[comptime] row_blocks: usize,
 ) {
     let layout = comptime!(format.layout(row_blocks));
-    let vectors = comptime!(format.code_vectors());
+    let count = comptime!(format.code_vectors());
     let start = panel * comptime!(layout.words) + lane;
-    #[unroll]
-    for v in 0..vectors {
-        planes[comptime!(first + v)] = words[start + (block * vectors + v) * PANEL_ROWS];
-    }
-    if comptime!(format.has_pair_plane()) {
-        let word = words[start + comptime!(layout.pair_plane) + block / 2 * PANEL_ROWS];
-        // The block's half of each lane is moved down.
-        planes[comptime!(first + vectors)] = word >> Vector::new(16 * (block as u32 % 2));
-    }
-    if comptime!(format.has_bit_plane()) {
-        let word = scales[panel * comptime!(layout.scales) + comptime!(layout.bit_plane) + block * PANEL_ROWS + lane];
-        // Lane `i` begins with the bit of column `i`.
-        let mut lanes = Vector::<u32, N>::new(word);
+    if comptime!(!has_bytes(format)) {
         #[unroll]
-        for i in 1..4usize {
-            lanes.insert(i, word >> comptime!(i as u32));
+        for v in 0..count {
+            codes[comptime!(first + v)] = words[start + (block * count + v) * PANEL_ROWS];
         }
-        planes[comptime!(first + vectors + format.has_pair_plane() as usize)] = lanes;
+    } else {
+        // The codes of even `j`, and of odd ones, a byte each.
+        let mut even = Vector::<u32, N>::new(0);
+        let mut odd = Vector::<u32, N>::new(0);
+        if comptime!(count == 1) {
+            let word = words[start + block * PANEL_ROWS];
+            even = word & Vector::new(comptime!(bytes(15)));
+            odd = (word >> Vector::new(4)) & Vector::new(comptime!(bytes(15)));
+        }
+        if comptime!(format.has_pair_plane()) {
+            let word = words[start + comptime!(layout.pair_plane) + block / 2 * PANEL_ROWS];
+            let word = word >> Vector::new(4 * (block as u32 % 2));
+            if comptime!(count == 1) {
+                even |= (word << Vector::new(4)) & Vector::new(comptime!(bytes(3 << 4)));
+                odd |= (word << Vector::new(2)) & Vector::new(comptime!(bytes(3 << 4)));
+            } else {
+                even = word & Vector::new(comptime!(bytes(3)));
+                odd = (word >> Vector::new(2)) & Vector::new(comptime!(bytes(3)));
+            }
+        }
+        if comptime!(format.has_bit_plane()) {
+            let at = panel * comptime!(layout.scales) + comptime!(layout.bit_plane) + block * PANEL_ROWS + lane;
+            let word = scales[at];
+            // Lane `i` begins with the bit of column `i`: every other nibble begins with the bit of an even `j`, those between with that of an odd one.
+            let mut lanes = Vector::<u32, N>::new(word);
+            #[unroll]
+            for i in 1..4usize {
+                lanes.insert(i, word >> comptime!(i as u32));
+            }
+            let bit = comptime!(bytes(1 << (format.bits - 1)));
+            if comptime!(format.bits == 5) {
+                even |= (lanes << Vector::new(4)) & Vector::new(bit);
+                odd |= lanes & Vector::new(bit);
+            } else {
+                even |= (lanes << Vector::new(2)) & Vector::new(bit);
+                odd |= (lanes >> Vector::new(2)) & Vector::new(bit);
+            }
+        }
+        codes[first] = even;
+        codes[comptime!(first + 1)] = odd;
     }
 }
 
-/// The numbers that the codes of columns `4 j .. 4 j + 4` stand for, offsets not yet subtracted, from the planes at `planes[first..]`.
+/// The numbers that the codes of columns `4 j .. 4 j + 4` stand for, offsets not yet subtracted, from the vectors at `codes[first..]`.
 #[cube]
 pub(super) fn numbers<N: Size>(
-    planes: &Array<Vector<u32, N>>,
+    codes: &Array<Vector<u32, N>>,
     #[comptime] first: usize,
     #[comptime] j: usize,
     #[comptime] format: PackedFormat,
 ) -> Vector<f32, N> {
-    let bits = comptime!(format.bits);
     if comptime!(format.codes == PackedCodes::F32) {
-        Vector::<f32, N>::reinterpret(planes[comptime!(first + j)])
+        Vector::<f32, N>::reinterpret(codes[comptime!(first + j)])
     } else if comptime!(format.codes == PackedCodes::Bf16) {
-        let word = planes[comptime!(first + j / 2)];
+        let word = codes[comptime!(first + j / 2)];
         if comptime!(j % 2 == 0) {
             Vector::<f32, N>::reinterpret(word << Vector::new(16))
         } else {
             Vector::<f32, N>::reinterpret(word & Vector::new(0xffff_0000))
         }
     } else if comptime!(format.codes == PackedCodes::F16) {
-        halves_to_f32::<N>(planes[comptime!(first + j / 2)] >> Vector::new(comptime!(16 * (j as u32 % 2))))
-    } else if comptime!(bits == 8) {
-        let word = planes[comptime!(first + j / 4)];
-        to_f32::<N>((word >> Vector::new(comptime!(8 * (j as u32 % 4)))) & Vector::new(255))
+        halves_to_f32::<N>(codes[comptime!(first + j / 2)], comptime!(j as u32 % 2))
+    } else if comptime!(has_bytes(format)) {
+        field::<N>(codes[comptime!(first + j % 2)], comptime!(8 * (j as u32 / 2)), 8u32)
+    } else if comptime!(format.bits == 8) {
+        field::<N>(codes[comptime!(first + j / 4)], comptime!(8 * (j as u32 % 4)), 8u32)
     } else {
-        let pairs = comptime!(first + format.code_vectors());
-        let bit = comptime!(pairs + format.has_pair_plane() as usize);
-        let mut codes = if comptime!(format.code_vectors() == 1) {
-            (planes[first] >> Vector::new(comptime!(4 * j as u32))) & Vector::new(15)
-        } else {
-            (planes[pairs] >> Vector::new(comptime!(2 * j as u32))) & Vector::new(3)
-        };
-        if comptime!(bits == 6) {
-            codes |= shifted_field::<N>(planes[pairs], comptime!(2 * j as u32), 4u32, 3u32);
-        }
-        if comptime!(format.has_bit_plane()) {
-            codes |= shifted_field::<N>(planes[bit], comptime!(4 * j as u32), comptime!(bits - 1), 1u32);
-        }
-        let codes = to_f32::<N>(codes);
-        if comptime!(format.codes == PackedCodes::Levels) { levels::<N>(codes) } else { codes }
+        let code = field::<N>(codes[first], comptime!(4 * j as u32), 4u32);
+        if comptime!(format.codes == PackedCodes::Levels) { levels::<N>(code) } else { code }
     }
 }
 
-/// The field `mask` at bit `from`, moved to bit `to`, with one shift and one mask.
+/// A field of `bits` bits of every lane, as `f32`.
 #[cube]
-fn shifted_field<N: Size>(
-    word: Vector<u32, N>,
-    #[comptime] from: u32,
-    #[comptime] to: u32,
-    #[comptime] mask: u32,
-) -> Vector<u32, N> {
-    let field = Vector::new(comptime!(mask << to));
-    if comptime!(from < to) {
-        (word << Vector::new(comptime!(to - from))) & field
+fn field<N: Size>(word: Vector<u32, N>, #[comptime] from: u32, #[comptime] bits: u32) -> Vector<f32, N> {
+    let mask = Vector::new(comptime!((1u32 << bits) - 1));
+    if comptime!(from == 0) {
+        to_f32::<N>(word & mask)
+    } else if comptime!(from + bits == 32) {
+        // Nothing lies above it.
+        to_f32::<N>(word >> Vector::new(from))
     } else {
-        (word >> Vector::new(comptime!(from - to))) & field
+        to_f32::<N>((word >> Vector::new(from)) & mask)
     }
 }
 
-/// Coefficients, highest first, of a polynomial that is within 0.45 of every level of `IQ4_NL`.
-const LEVELS: [f32; 5] = [0.0015860428, 0.031086439, -1.371927, 24.17383, -126.56701];
+/// Coefficients, highest first, of a polynomial whose value at each code is less than 0.45 away from the level plus one half.
+const LEVELS: [f32; 5] = [0.0015860428, 0.031_086_44, -1.371927, 24.17383, -126.06701];
 
-/// The levels of `IQ4_NL`: integers, so that rounding a polynomial gives them exactly and no table has to be looked up.
+/// The levels of `IQ4_NL`: integers, so that a rounded polynomial gives them exactly and no table has to be looked up.
 #[cube]
+#[allow(clippy::needless_range_loop)]
 fn levels<N: Size>(codes: Vector<f32, N>) -> Vector<f32, N> {
     let mut sum = Vector::new(comptime!(LEVELS[0]));
     #[unroll]
-    for i in 1..5usize {
-        sum = sum * codes + Vector::new(comptime!(LEVELS[i]));
+    for power in 1..5usize {
+        sum = sum * codes + Vector::new(comptime!(LEVELS[power]));
     }
-    sum.round()
+    sum.floor()
 }
 
 /// The scale (and the minimum, or 0) of a block or super-block of the row `lane` of panel `panel`: 1 and 0 where there is none.

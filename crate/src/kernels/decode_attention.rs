@@ -13,20 +13,23 @@ use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-/// Units of a cube.
-const UNITS: usize = 64;
+/// Units of a cube. Few, since a software adapter pays for every unit that may wait at a barrier.
+const UNITS: usize = 32;
 /// Keys that are scored at a time.
 const CHUNK: usize = 128;
 /// Units that look for the highest score of a head, each in its share of a chunk.
 const SEEKERS: usize = 8;
 /// Parts that a cache is split into at most, so that putting them together stays short.
-const MAX_PARTS: usize = 64;
+const MAX_PARTS: usize = 8;
+/// Keys of a part at least: a cube whose part holds no token yet costs as much as one with work for a few microseconds.
+const MIN_PART: usize = 512;
 /// Below every score: the running maximum before the first key. (Not -∞, whose differences would be NaN.)
 pub(super) const LOWEST: f32 = -3.0e38;
 
-/// Keys of a part: one chunk where the context is not very long.
+/// Keys of a part.
 const fn part_len(max_seq_len: usize) -> usize {
-    max_seq_len.div_ceil(MAX_PARTS).next_multiple_of(CHUNK)
+    let len = max_seq_len.div_ceil(MAX_PARTS).next_multiple_of(CHUNK);
+    if len < MIN_PART { MIN_PART } else { len }
 }
 
 /// Parts of a cache.

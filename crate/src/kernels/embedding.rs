@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::decode::{block_scale, load_planes, numbers, planes, scale_and_bias, sub_scales};
+use super::decode::{block_scale, load_codes, numbers, scale_and_bias, sub_scales, vectors};
 use super::residual::StreamShape;
 use crate::quant::pack::{BLOCK_COLUMNS, PANEL_ROWS, PackedFormat, SUPER_BLOCKS};
 use burn::backend::TensorMetadata;
@@ -46,8 +46,8 @@ fn kernel<N: Size>(
     let run = comptime!(if format.sub_scale_blocks() > 0 { SUPER_BLOCKS } else { 1 });
     let (scale, minimum) = block_scale(scales, panel, lane, block / run, format, row_blocks);
     let small = sub_scales(scales, panel, lane, block, format, row_blocks);
-    let mut codes = Array::<Vector<u32, N>>::new(comptime!(planes(format)));
-    load_planes::<N>(words, scales, panel, lane, block, &mut codes, 0usize, format, row_blocks);
+    let mut codes = Array::<Vector<u32, N>>::new(comptime!(vectors(format)));
+    load_codes::<N>(words, scales, panel, lane, block, &mut codes, 0usize, format, row_blocks);
 
     let start = token * comptime!(shape.width());
     let parts = start + comptime!(2 * shape.d_model);

@@ -67,7 +67,7 @@ pub struct CacheShape {
 impl CacheShape {
     /// Whether attention's working memory fits into the 16 KiB that every device gives a workgroup.
     pub fn fits_workgroup(self) -> bool {
-        self.head_dim <= 512 && super::decode_attention::workgroup_bytes(self) <= 16384
+        self.head_dim <= 256 && super::decode_attention::workgroup_bytes(self) <= 16384
     }
 
     /// Groups of eight values in a head.

@@ -10,6 +10,9 @@
 //!
 //! What a kernel changes in place is given away by the caller and comes back as its result. On a GPU every clone of it sees the change.
 
+// Kernel code is compiled for devices, which have no such method.
+#![allow(clippy::manual_is_multiple_of)]
+
 mod block_matmul;
 #[cfg(not(target_arch = "wasm32"))]
 mod cpu;
@@ -27,11 +30,14 @@ mod residual;
 mod sampling;
 mod swiglu;
 mod top_k;
+mod tuning;
 mod weight;
 
 pub use kv_cache::{CacheShape, KvPrecision, place_in_head};
 pub use sampling::{MAX_PENALIZED, NO_TOKEN, Penalty, penalty_words};
 pub use top_k::{CANDIDATE_CAPACITY, CANDIDATE_WORDS, MAX_TOP_K, candidates};
+pub use tuning::TileVariant;
+pub(crate) use tuning::tune;
 pub use weight::{BlockPart, BlockShape, BlockWeight};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -43,6 +49,7 @@ use residual::StreamShape;
 ///
 /// Call the functions of this module rather than these: they check shapes.
 #[backend_extension(Cube, Flex: cfg(not(target_arch = "wasm32")))]
+#[allow(clippy::too_many_arguments)]
 pub trait LlamaKernels: Backend {
     /// Rows `row_offset..` of [`matmul`], or with an epsilon of [`project`], into `y`.
     fn block_matmul(

@@ -9,9 +9,13 @@
 //! `4 · tokens · columns` of activations for every tile of rows (mostly from a cache), and `4 · tokens · rows` written.
 
 use super::BlockShape;
-use super::decode::{block_scale, load_planes, numbers, planes, scale_and_bias, sub_scales};
+use super::TileVariant;
+use super::decode::{block_scale, load_codes, numbers, scale_and_bias, sub_scales, vectors};
 use crate::quant::pack::{BLOCK_COLUMNS, PANEL_ROWS, PackedFormat, SUPER_BLOCKS};
 use cubecl::prelude::*;
+
+/// Rows below which a unit computes fewer of them.
+const FEW_ROWS: usize = 1024;
 
 /// What a projection's pipeline is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,11 +38,18 @@ pub(super) struct Tile {
 
 impl Tile {
     /// The tile for a weight and a number of tokens.
-    ///
-    /// For one token two rows a unit, so that an activation which is loaded serves two products. For a prompt four rows by four tokens: every
-    /// activation and every weight serves four products, and the sums still fit into registers.
     pub fn new(shape: BlockShape, tokens: usize) -> Self {
-        let (units, splits, rows, tokens) = if tokens == 1 { (64, 1, 2, 1) } else { (32, 1, 4, 4) };
+        let variant = TileVariant::of(shape.packed(), tokens);
+        // Where a matrix has few rows, units have fewer, so that there are cubes for everybody.
+        match (tokens, variant.rows, shape.rows) {
+            (1, 8, ..FEW_ROWS) => Self::of(shape, TileVariant { rows: 4, ..variant }),
+            _ => Self::of(shape, variant),
+        }
+    }
+
+    /// The tile for a weight that is `variant`.
+    pub fn of(shape: BlockShape, variant: TileVariant) -> Self {
+        let TileVariant { units, splits, rows, tokens } = variant;
         let row_blocks = shape.columns / BLOCK_COLUMNS;
         Self { format: shape.packed(), row_blocks, units, splits, rows, second_half: 0, tokens }
     }
@@ -65,8 +76,8 @@ impl Tile {
     }
 
     /// Vectors that hold the codes of a block.
-    const fn planes(self) -> usize {
-        planes(self.format)
+    const fn vectors(self) -> usize {
+        vectors(self.format)
     }
 
     /// Blocks whose scale is decoded together.
@@ -175,18 +186,18 @@ fn add_block<N: Size>(
 ) {
     let format = comptime!(tile.format);
     let row_blocks = comptime!(tile.row_blocks);
-    let mut codes = Array::<Vector<u32, N>>::new(comptime!(tile.rows * tile.planes()));
+    let mut codes = Array::<Vector<u32, N>>::new(comptime!(tile.rows * tile.vectors()));
     let mut small = Array::<u32>::new(comptime!(tile.rows));
     #[unroll]
     for r in 0..comptime!(tile.rows) {
-        load_planes::<N>(
+        load_codes::<N>(
             words,
             scales,
             panels[r],
             lanes[r],
             block,
             &mut codes,
-            comptime!(r * tile.planes()),
+            comptime!(r * tile.vectors()),
             format,
             row_blocks,
         );
@@ -212,7 +223,7 @@ fn add_block<N: Size>(
                 let mut weights = Array::<Vector<f32, N>>::new(comptime!(tile.rows));
                 #[unroll]
                 for r in 0..comptime!(tile.rows) {
-                    let q = numbers::<N>(&codes, comptime!(r * tile.planes()), j, format);
+                    let q = numbers::<N>(&codes, comptime!(r * tile.vectors()), j, format);
                     if comptime!(format.has_bias()) {
                         weights[r] = q * Vector::new(factor[r]) + Vector::new(bias[r]);
                     } else if comptime!(format.has_scales()) {
@@ -247,7 +258,8 @@ fn add_block<N: Size>(
                 }
                 #[unroll]
                 for r in 0..comptime!(tile.rows) {
-                    parts[r] += numbers::<N>(&codes, comptime!(r * tile.planes()), j, format) * activation;
+                    parts[r] =
+                        fma(numbers::<N>(&codes, comptime!(r * tile.vectors()), j, format), activation, parts[r]);
                 }
             }
             #[unroll]

@@ -139,6 +139,16 @@ impl BlockPart {
         self.row_offset
     }
 
+    /// The packed codes, or the file's bytes.
+    pub(super) fn words(&self) -> Tensor<1, Int> {
+        self.words.clone()
+    }
+
+    /// The packed scales.
+    pub(super) fn scales(&self) -> Tensor<1, Int> {
+        self.scales.clone()
+    }
+
     /// Words and scales, as an extension call takes them.
     pub(super) fn tensors(&self) -> (DispatchTensor, DispatchTensor) {
         (self.words.clone().into_dispatch(), self.scales.clone().into_dispatch())

@@ -2,6 +2,10 @@
 
 pub mod layers;
 pub mod llama;
+#[cfg(not(target_arch = "wasm32"))]
+mod random;
 mod weights;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub use random::RandomWeights;
 pub use weights::{LoadedWeights, WeightSource, Zeros};

@@ -3,7 +3,7 @@
 use super::{fixture, floats, relative_diff};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use hearth::format::TensorType;
-use hearth::kernels::{self, BlockShape, BlockWeight, CacheShape, KvPrecision, place_in_head};
+use hearth::kernels::{self, BlockShape, BlockWeight, CacheShape, KvPrecision, TileVariant, place_in_head};
 use hearth::quant::dequantize;
 
 /// How far a sum in `f32` may be from the `f64` one, relative to the largest value.
@@ -134,6 +134,26 @@ pub async fn matmul(device: &Device, ty: TensorType) {
         let y = kernels::matmul(tensor(&x, [1, tokens, columns], device), &weight);
         assert_eq!(y.dims(), [1, tokens, rows]);
         assert_close(&read(y).await, &expected, &format!("{ty} [{rows}, {columns}] x {tokens}"));
+    }
+}
+
+/// Every tile that may be chosen gives the same products, in every kernel that uses it.
+pub async fn tiles(device: &Device) {
+    for variant in TileVariant::ONE_TOKEN.into_iter().chain(TileVariant::PROMPT).rev() {
+        let mut mix = Mix(300);
+        let ty = TensorType::Q6_K;
+        let (shape, blocks, weights) = random_matrix(&mut mix, ty, 96, 512);
+        let weight = BlockWeight::from_blocks(shape, &blocks, device).expect("packs");
+        variant.choose_for(&weight);
+        for tokens in [1, 11] {
+            let x = mix.floats(tokens * 512);
+            let y = kernels::matmul(tensor(&x, [1, tokens, 512], device), &weight);
+            assert_close(&read(y).await, &product(&doubles(&x), &weights, 512), &format!("{variant} x {tokens}"));
+        }
+        let (plain, _) = plain_matrix(&mut mix, 32, 32, device);
+        variant.choose_for(&plain);
+        stream(device).await;
+        qkv(device).await;
     }
 }
 

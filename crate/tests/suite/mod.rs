@@ -4,6 +4,7 @@
 
 pub mod generation;
 pub mod kernels;
+pub mod rates;
 pub mod sampling;
 pub mod smollm2;
 pub mod speed;

@@ -59,6 +59,14 @@ pub fn checkpoints() -> Vec<Checkpoint> {
     ]
 }
 
+/// Those that differ in more than the type of their matrices: both architectures, and a mixture of types.
+pub fn few_checkpoints() -> Vec<Checkpoint> {
+    checkpoints()
+        .into_iter()
+        .filter(|checkpoint| ["llama32 F16", "llama32 Q4_K_M", "tinyllama Q4_0"].contains(&checkpoint.name))
+        .collect()
+}
+
 impl Checkpoint {
     /// The model on `device`, pushed in chunks that end inside fields and tensors.
     pub fn load(&self, device: &Device, max_seq_len: usize) -> Llama<BpeTokenizer> {

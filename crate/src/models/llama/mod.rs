@@ -7,6 +7,7 @@ mod cache;
 mod config;
 mod feed_forward;
 mod rope;
+mod shapes;
 mod transformer;
 
 pub use attention::{MultiHeadAttention, MultiHeadAttentionConfig};

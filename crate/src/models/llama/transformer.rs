@@ -82,6 +82,38 @@ impl Transformer {
         kernels::project(&stream, self.head(), self.norm.epsilon())
     }
 
+    /// Every matrix that a token is multiplied with, in the order in which they are used.
+    pub fn weights(&self) -> impl Iterator<Item = &BlockWeight> {
+        self.layers
+            .iter()
+            .flat_map(|layer| {
+                let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
+                [
+                    &attention.wqkv,
+                    &attention.wo.weight,
+                    &feed_forward.swiglu.linear_inner_outer,
+                    &feed_forward.w2.weight,
+                ]
+            })
+            .chain([self.head()])
+    }
+
+    /// Bytes of weights on the device.
+    pub fn device_bytes(&self) -> usize {
+        let matrices: usize = self.weights().map(BlockWeight::device_bytes).sum();
+        // A tied head is the embedding, and counted already.
+        let embedding = self.output.as_ref().map_or(0, |_| self.tok_embeddings.weight.device_bytes());
+        let norms = 2 * self.layers.len() + 1;
+        matrices + embedding + 4 * norms * self.norm.gamma().dims()[0]
+    }
+
+    /// Weights, counted one by one.
+    pub fn parameters(&self) -> usize {
+        let count = |weight: &BlockWeight| weight.rows() * weight.columns();
+        let embedding = self.output.as_ref().map_or(0, |_| count(&self.tok_embeddings.weight));
+        self.weights().map(count).sum::<usize>() + embedding + (2 * self.layers.len() + 1) * self.norm.gamma().dims()[0]
+    }
+
     /// The output head's weight.
     pub fn head(&self) -> &BlockWeight {
         self.output.as_ref().map_or(&self.tok_embeddings.weight, |output| &output.weight)
