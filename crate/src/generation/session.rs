@@ -206,15 +206,13 @@ impl Session {
             .ok_or_else(|| Error::InvalidParameter { name: "tokens", reason: "there must be at least one".into() })
     }
 
-    /// Lets the device choose how it computes fastest, where it can measure that, for the formats of the model's matrices.
+    /// Lets the device choose how it computes fastest, where it can measure that: with the model's largest matrix in its blocks, for all of them. (Each type on its own
+    /// would be a little better, and take pipelines that a software adapter compiles for seconds.)
     pub async fn tune(&mut self) {
-        let mut types = Vec::new();
-        for weight in self.model.weights() {
-            let ty = weight.parts().first().map(|part| part.shape().ty);
-            if !types.contains(&ty) {
-                types.push(ty);
-                tune(weight).await;
-            }
+        let blocks = self.model.layers.iter().map(|layer| &layer.feed_forward.swiglu.linear_inner_outer);
+        let Some(largest) = blocks.max_by_key(|weight| weight.device_bytes()) else { return };
+        for variant in tune(largest).await {
+            self.model.weights().for_each(|weight| variant.choose_for(weight));
         }
         self.step = Step::New;
     }

@@ -39,10 +39,9 @@ pub struct TileVariant {
 
 impl TileVariant {
     /// The candidates for one token, the default first. Many rows a unit save loads of activations; several units a row keep a graphics card busy.
-    pub const ONE_TOKEN: [TileVariant; 4] =
-        [Self::new(16, 1, 8, 1), Self::new(64, 1, 2, 1), Self::new(64, 4, 2, 1), Self::new(64, 8, 2, 1)];
+    pub const ONE_TOKEN: [TileVariant; 3] = [Self::new(16, 1, 8, 1), Self::new(64, 1, 2, 1), Self::new(64, 8, 2, 1)];
     /// The candidates for a prompt, the default first. A larger tile saves loads, and needs more registers than some graphics cards have.
-    pub const PROMPT: [TileVariant; 3] = [Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4), Self::new(32, 1, 4, 8)];
+    pub const PROMPT: [TileVariant; 2] = [Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4)];
 
     const fn new(units: usize, splits: usize, rows: usize, tokens: usize) -> Self {
         Self { units, splits, rows, tokens }
@@ -106,9 +105,10 @@ impl Product {
     }
 }
 
-/// Lets the tuner choose the tiles for `weight`'s first format, for single tokens and for prompts. Where it cannot measure, nothing changes.
-pub(crate) async fn tune(weight: &BlockWeight) {
-    let Some(part) = weight.parts().first() else { return };
+/// Lets the tuner choose the tiles for `weight`'s first part, for single tokens and for prompts. None are where it cannot measure.
+pub(crate) async fn tune(weight: &BlockWeight) -> Vec<TileVariant> {
+    let mut chosen = Vec::new();
+    let Some(part) = weight.parts().first() else { return chosen };
     let shape = part.shape();
     let device = part.words().device();
     for tokens in [1, PROMPT] {
@@ -116,15 +116,13 @@ pub(crate) async fn tune(weight: &BlockWeight) {
         let y = Tensor::<3>::zeros([1, tokens, shape.rows], &device);
         let (Some(x), Some(y), Some(words), Some(scales)) = (float(x), float(y), int(part.words()), int(part.scales()))
         else {
-            return;
+            return chosen;
         };
         let product = Product { x, words, scales, shape, y };
-        if let Some(variant) =
-            fastest(product, if tokens > 1 { &TileVariant::PROMPT } else { &TileVariant::ONE_TOKEN }).await
-        {
-            variant.choose_for(weight);
-        }
+        let candidates: &[TileVariant] = if tokens > 1 { &TileVariant::PROMPT } else { &TileVariant::ONE_TOKEN };
+        chosen.extend(fastest(product, candidates).await);
     }
+    chosen
 }
 
 async fn fastest(product: Product, candidates: &'static [TileVariant]) -> Option<TileVariant> {
