@@ -5,6 +5,7 @@ mod recording;
 use crate::error::{Error, Result};
 use burn::backend::DispatchDevice;
 use burn::tensor::Device;
+use cubecl::client::Client;
 pub(crate) use recording::{Recording, Words, read_words};
 
 /// Launches that are submitted together: more than a token of any model takes, so that it is one submission.
@@ -83,7 +84,7 @@ pub(crate) fn submit(device: &Device) {
 /// `Device` when the device failed.
 pub(crate) async fn sync(device: &Device) -> Result<()> {
     match device.as_dispatch() {
-        DispatchDevice::Cube(device) => device.client().sync().await.map_err(|error| Error::Device(error.to_string())),
+        DispatchDevice::Cube(device) => finished(device.client()).await,
         #[cfg(not(target_arch = "wasm32"))]
         _ => Ok(()),
     }
@@ -94,7 +95,10 @@ pub(crate) async fn sync(device: &Device) -> Result<()> {
 /// # Errors
 /// `Device` when the device failed.
 pub async fn sync_gpu() -> Result<()> {
-    let client = burn_cubecl::CubeDevice::Wgpu(Default::default()).client();
+    finished(burn_cubecl::CubeDevice::Wgpu(Default::default()).client()).await
+}
+
+async fn finished(client: Client) -> Result<()> {
     client.sync().await.map_err(|error| Error::Device(error.to_string()))
 }
 

@@ -10,7 +10,7 @@ use hearth::generation::sampler::SamplerConfig;
 use hearth::generation::{CancelToken, FinishReason, Session};
 use hearth::inference::{ChatPrompt, GenerationEvent, GenerationOptions, Llama, LoadOptions, ModelLoader};
 use hearth::models::RandomWeights;
-use hearth::models::llama::{LlamaConfig, Logits};
+use hearth::models::llama::LlamaConfig;
 use hearth::tokenizer::{BpeTokenizer, Tokenizer};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
@@ -211,12 +211,7 @@ fn bench(shape: &str, quant: &str, prompt: usize, tokens: usize, target: &Target
     let (parameters, weights) = (model.parameters(), model.device_bytes());
     let mut session = Session::new(model, &config, &device);
     let cache = session.cache_bytes();
-    block_on(session.tune());
-    block_on(session.forward(&[0, 0], Logits::Last))?;
-    session.reset();
-    block_on(session.forward(&[0], Logits::Last))?;
-    block_on(session.prepare_decode())?;
-    session.reset();
+    block_on(session.warm_up(0))?;
     eprintln!("loaded and warmed up in {:.1} s", begin.elapsed().as_secs_f64());
 
     let cancel = CancelToken::default();

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::kernels::{self, MAX_PENALIZED};
 use crate::models::llama::{Logits, Transformer, TransformerCache};
 use burn::tensor::{Device, Int, Tensor};
+use web_time::{Duration, Instant};
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,17 @@ impl Choice {
 pub(super) struct DecodeStep {
     buffers: Buffers,
     recorded: Option<Recorded>,
+    /// How long a step took when this was made.
+    pace: Duration,
+}
+
+/// How long a step takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepTime {
+    /// Until the host has enqueued it.
+    pub enqueue: Duration,
+    /// Until its token has arrived.
+    pub whole: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -102,7 +114,28 @@ impl DecodeStep {
             return Ok(None);
         }
         let recorded = if record { buffers.record(model, cache, device).await? } else { None };
-        Ok(Some(Self { buffers, recorded }))
+        let mut step = Self { buffers, recorded, pace: Duration::ZERO };
+        step.pace = step.time(model, cache).await?.whole;
+        Ok(Some(step))
+    }
+
+    /// How long a step took when this was made.
+    pub fn pace(&self) -> Duration {
+        self.pace
+    }
+
+    /// Runs a greedy step behind what `cache` holds, which stays as it is, and says how long it took. The cache has room for a token.
+    ///
+    /// # Errors
+    /// `Device` when the device fails.
+    pub async fn time(&self, model: &Transformer, cache: &mut TransformerCache) -> Result<StepTime> {
+        let begin = Instant::now();
+        self.place(0, cache.len())?;
+        let logits = self.forward(model, cache)?;
+        let chosen = self.choose(Choice::Greedy, &logits)?;
+        let enqueue = begin.elapsed();
+        chosen.await?;
+        Ok(StepTime { enqueue, whole: begin.elapsed() })
     }
 
     /// Gets ready to choose from the logits of the last of `position` tokens.

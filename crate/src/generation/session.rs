@@ -1,6 +1,6 @@
 //! A sequence that a model is working on: what is in its cache, and the loop that adds to it.
 
-use super::decode_step::{Choice, DecodeStep};
+use super::decode_step::DecodeStep;
 use super::sampler::Sampler;
 use super::token_source::Source;
 use crate::device::sync;
@@ -11,7 +11,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use web_time::{Duration, Instant};
+use web_time::Duration;
 
 /// Tokens of a prompt that run in one pass: enough to read each weight for many tokens, few enough that stopping stays prompt.
 pub const PREFILL_CHUNK: usize = 64;
@@ -58,8 +58,6 @@ pub struct Session {
     device: Device,
     pub(super) step: Step,
     replay: bool,
-    /// How long a step takes, measured when it was prepared.
-    pub(super) pace: Option<Duration>,
 }
 
 /// What decodes on the device.
@@ -94,7 +92,7 @@ impl Session {
     /// An empty sequence for `model`, which `config` made and `device` holds.
     pub fn new(model: Transformer, config: &LlamaConfig, device: &Device) -> Self {
         let cache = TransformerCache::new(config, 1, device);
-        Self { model, cache, tokens: Vec::new(), device: device.clone(), step: Step::New, replay: true, pace: None }
+        Self { model, cache, tokens: Vec::new(), device: device.clone(), step: Step::New, replay: true }
     }
 
     /// Whether decoding replays recorded launches, as it does unless told otherwise, or enqueues them anew for every token. The tokens are the same.
@@ -208,13 +206,26 @@ impl Session {
 
     /// Lets the device choose how it computes fastest, where it can measure that: with the model's largest matrix in its blocks, for all of them. (Each type on its own
     /// would be a little better, and take pipelines that a software adapter compiles for seconds.)
-    pub async fn tune(&mut self) {
+    async fn tune(&mut self) {
         let blocks = self.model.layers.iter().map(|layer| &layer.feed_forward.swiglu.linear_inner_outer);
         let Some(largest) = blocks.max_by_key(|weight| weight.device_bytes()) else { return };
         for variant in tune(largest).await {
             self.model.weights().for_each(|weight| variant.choose_for(weight));
         }
         self.step = Step::New;
+    }
+
+    /// Lets the device choose its fastest kernels and compiles every pipeline that generation uses: those of a prompt by running `token` twice in one pass, the
+    /// others by preparing to decode. Forgets the sequence.
+    ///
+    /// # Errors
+    /// As [`Session::forward`].
+    pub async fn warm_up(&mut self, token: u32) -> Result<()> {
+        self.tune().await;
+        self.reset();
+        self.forward(&[token; 2], Logits::Last).await?;
+        self.reset();
+        self.prepare_decode().await
     }
 
     /// Makes what decoding needs, once: buffers, pipelines, and on a GPU the record of a step.
@@ -225,32 +236,22 @@ impl Session {
         if matches!(self.step, Step::New) && self.tokens.len() < self.max_seq_len() {
             let step = DecodeStep::new(&self.model, &mut self.cache, &self.device, self.replay).await?;
             self.step = step.map_or(Step::Host, |step| Step::Device(Box::new(step)));
-            if let Step::Device(step) = &self.step {
-                step.place(0, self.tokens.len())?;
-                let begin = Instant::now();
-                let logits = step.forward(&self.model, &mut self.cache)?;
-                step.choose(Choice::Greedy, &logits)?.await?;
-                self.pace = Some(begin.elapsed());
-            }
         }
         Ok(())
     }
 
-    /// How long the host is busy with enqueueing one step, on a device that records; the step changes nothing.
+    /// How long the host is busy with enqueueing one step, on a GPU with room for a token; the step changes nothing.
     ///
     /// # Errors
     /// `Device` when the device fails.
     pub async fn enqueue_time(&mut self) -> Result<Option<Duration>> {
         self.prepare_decode().await?;
         let Step::Device(step) = &self.step else { return Ok(None) };
+        if self.tokens.len() == self.max_seq_len() {
+            return Ok(None);
+        }
         sync(&self.device).await?;
-        let begin = Instant::now();
-        step.place(0, self.tokens.len().min(self.cache.max_seq_len() - 1))?;
-        let logits = step.forward(&self.model, &mut self.cache)?;
-        let chosen = step.choose(Choice::Greedy, &logits)?;
-        let time = begin.elapsed();
-        chosen.await?;
-        Ok(Some(time))
+        Ok(Some(step.time(&self.model, &mut self.cache).await?.enqueue))
     }
 
     /// Samples tokens after the last of the cache, whose logits `prefill` gave, until `on_token` breaks, the context is full, or `cancel` asks to stop. A token in

@@ -30,11 +30,11 @@ impl Source {
     /// The tokens that follow `logits`.
     pub fn new(session: &Session, logits: NextLogits, sampler: &Sampler) -> Result<Self> {
         let choice = Choice::of(sampler);
+        let mut runs_ahead = false;
         if let Step::Device(step) = &session.step {
             step.begin(choice, session.tokens.len())?;
+            runs_ahead = choice == Choice::Greedy && step.pace() < RUN_AHEAD_BELOW;
         }
-        let is_fast = session.pace.is_some_and(|pace| pace < RUN_AHEAD_BELOW);
-        let runs_ahead = choice == Choice::Greedy && is_fast;
         Ok(Self { choice, logits: StepLogits::of(logits.into_tensor()), ahead: None, runs_ahead })
     }
 

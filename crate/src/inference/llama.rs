@@ -154,21 +154,12 @@ impl<T: Tokenizer> Llama<T> {
         self.session
     }
 
-    /// Lets the device choose its fastest kernels and compiles every pipeline that generation uses, by running two tokens and then recording a decode step. Forgets the
-    /// conversation.
+    /// Gets the session ready (see [`Session::warm_up`]). Forgets the conversation.
     ///
     /// # Errors
     /// As [`Session::forward`].
     pub async fn warm_up(&mut self) -> Result<()> {
-        let token = self.tokenizer.bos_id().unwrap_or(0);
-        self.session.tune().await;
-        self.session.reset();
-        self.session.forward(&[token; 2], Logits::Last).await?;
-        self.session.reset();
-        self.session.forward(&[token], Logits::Last).await?;
-        self.session.prepare_decode().await?;
-        self.session.reset();
-        Ok(())
+        self.session.warm_up(self.tokenizer.bos_id().unwrap_or(0)).await
     }
 
     /// The token ids of a conversation, ending where the model's answer begins.

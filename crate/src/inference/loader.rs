@@ -98,8 +98,8 @@ impl ModelLoader {
         let Some(parts) = parts else { return Err(Error::NoModel) };
         let mut config = parts.config;
         config.rope.factors = rope_factors;
-        let info = ModelInfo { device_bytes: weights.device_bytes(), ..parts.info };
         let model = config.load(&mut weights, &device)?;
+        let info = ModelInfo { device_bytes: model.device_bytes(), ..parts.info };
         Ok(Llama::new(model, &config, parts.tokenizer, parts.template, info, &device))
     }
 }

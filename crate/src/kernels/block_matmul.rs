@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
 use super::residual::{StreamShape, inverse_rms};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -48,10 +48,7 @@ fn kernel<N: Size>(
     let first = first_row(tile);
     let vectors = comptime!(input.vectors(tile.row_blocks));
     let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    #[unroll]
-    for t in 0..comptime!(tile.tokens) {
-        starts[t] = min(token_of(t, tile), tokens - 1) * comptime!(vectors.0) + comptime!(vectors.1);
-    }
+    token_starts(&mut starts, tokens, comptime!(vectors.0), comptime!(vectors.1), tile);
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
     products::<N>(words, scales, x, &starts, first, rows, &mut out, tile);
 

@@ -110,6 +110,22 @@ pub(super) fn holds_sums(#[comptime] tile: Tile) -> bool {
     (UNIT_POS_X as usize) < comptime!(tile.row_units())
 }
 
+/// Where the activations of each of the cube's tokens begin in a buffer of `stride` vectors a token, `before` of them before the activations. A token past the end
+/// is computed as the last one; nobody may use it.
+#[cube]
+pub(super) fn token_starts(
+    starts: &mut Array<usize>,
+    tokens: usize,
+    #[comptime] stride: usize,
+    #[comptime] before: usize,
+    #[comptime] tile: Tile,
+) {
+    #[unroll]
+    for t in 0..comptime!(tile.tokens) {
+        starts[t] = min(token_of(t, tile), tokens - 1) * stride + before;
+    }
+}
+
 /// The products of the unit's rows with its tokens, into `out[row · tokens + token]`, for the units that [`holds_sums`] tells.
 ///
 /// `starts` says where each token's activations begin in `x`. Rows past the end are computed from the last one; nobody may use them.

@@ -7,7 +7,7 @@
 use super::BlockShape;
 use super::cube::{bind, contiguous};
 use super::kv_cache::{CacheShape, write_pair};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
 use super::residual::{StreamShape, inverse_rms};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -44,10 +44,7 @@ fn kernel<N: Size>(
     let first = first_row(tile);
     let before = comptime!(shape.stream.d_model / 4);
     let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    #[unroll]
-    for t in 0..comptime!(tile.tokens) {
-        starts[t] = min(token_of(t, tile), tokens - 1) * comptime!(shape.stream.width() / 4) + before;
-    }
+    token_starts(&mut starts, tokens, comptime!(shape.stream.width() / 4), before, tile);
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
     products::<N>(words, scales, stream, &starts, first, rows, &mut out, tile);
 

@@ -13,7 +13,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -73,10 +73,7 @@ fn kernel<N: Size>(
     let (rows, tokens) = (rows as usize, tokens as usize);
     let first = first_row(tile);
     let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    #[unroll]
-    for t in 0..comptime!(tile.tokens) {
-        starts[t] = min(token_of(t, tile), tokens - 1) * comptime!(tile.row_blocks * 8);
-    }
+    token_starts(&mut starts, tokens, comptime!(tile.row_blocks * 8), 0usize, tile);
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
     products::<N>(words, scales, x, &starts, first, rows, &mut out, tile);
 

@@ -1,5 +1,5 @@
-//! Which tile the projections are computed with: chosen by CubeCL's tuner among candidates that are all right on every device, once for a format and kept in the active
-//! CubeCL environment.
+//! Which tile the projections are computed with: chosen by CubeCL's tuner among candidates that are all right on every device, once for a matrix's type and shape, and
+//! kept in the active CubeCL environment.
 //!
 //! A device without timers keeps the defaults, which suit a software adapter and are right on all.
 
@@ -10,7 +10,6 @@ use crate::quant::pack::PackedFormat;
 use burn::tensor::{Int, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
-
 use cubecl::profile::TimingMethod;
 use cubecl::tune::{LocalTuner, Tunable, TunableSet, local_tuner};
 use cubecl::{AutotuneKey, CubeTuneId};

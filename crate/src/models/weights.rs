@@ -116,12 +116,6 @@ impl LoadedWeights {
         self.vectors.insert(name.to_owned(), vector);
         Ok(())
     }
-
-    /// Bytes that the tensors which were not yet given out take on the device.
-    pub fn device_bytes(&self) -> usize {
-        self.stacks.values().map(|stack| stack.weight.device_bytes()).sum::<usize>()
-            + self.vectors.values().map(|vector| 4 * vector.dims()[0]).sum::<usize>()
-    }
 }
 
 impl WeightSource for LoadedWeights {
