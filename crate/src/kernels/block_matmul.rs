@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_start};
 use super::residual::{StreamShape, inverse_rms};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -17,16 +17,6 @@ enum Input {
     Plain,
     /// The residual stream, to be normalized.
     Stream(StreamShape),
-}
-
-impl Input {
-    /// Vectors of a token, and those before its activations.
-    const fn vectors(self, row_blocks: usize) -> (usize, usize) {
-        match self {
-            Input::Plain => (row_blocks * 8, 0),
-            Input::Stream(shape) => (shape.width() / 4, shape.d_model / 4),
-        }
-    }
 }
 
 #[cube(launch_unchecked)]
@@ -46,18 +36,19 @@ fn kernel<N: Size>(
 ) {
     let (rows, tokens) = (rows as usize, tokens as usize);
     let first = first_row(tile);
-    let vectors = comptime!(input.vectors(tile.row_blocks));
-    let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    token_starts(&mut starts, tokens, comptime!(vectors.0), comptime!(vectors.1), tile);
+    let layout = comptime!(match input {
+        Input::Plain => tile.plain_activations(),
+        Input::Stream(shape) => shape.activations(),
+    });
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
-    products::<N>(words, scales, x, &starts, first, rows, &mut out, tile);
+    products::<N>(words, scales, x, first, rows, tokens, &mut out, layout, tile);
 
     if holds_sums(tile) {
         #[unroll]
         for t in 0..comptime!(tile.tokens) {
             let factor = match comptime!(input) {
                 Input::Plain => 1.0f32.runtime(),
-                Input::Stream(shape) => inverse_rms::<N>(x, starts[t] - comptime!(vectors.1), epsilon, shape),
+                Input::Stream(shape) => inverse_rms::<N>(x, token_start(t, tokens, layout, tile), epsilon, shape),
             };
             #[unroll]
             for r in 0..comptime!(tile.rows) {

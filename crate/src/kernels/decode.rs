@@ -24,26 +24,22 @@ pub(super) fn half_to_f32(half: u32) -> f32 {
 ///
 /// Moved to its place with the exponent's bias changed, a normal half is right, and a subnormal one of mantissa `m` is `f = 2⁻¹⁵ + m 2⁻²⁵` where it should be
 /// `m 2⁻²⁴ = 2 f - 2⁻¹⁴`. Of these two the smaller is right in both cases; neither is negative, so that their bits are in the same order, and the smaller of two
-/// integers costs less where that of two floats has to look for NaN.
+/// integers costs less where that of two floats has to look for NaN, and that of signed ones less than that of unsigned ones.
 #[cube]
 fn halves_to_f32<N: Size>(word: Vector<u32, N>, #[comptime] part: u32) -> Vector<f32, N> {
     let magnitude = if comptime!(part == 0) { word << Vector::new(13) } else { word >> Vector::new(3) };
     let sign = if comptime!(part == 0) { word << Vector::new(16) } else { word };
     let normal = (magnitude & Vector::new(0x0fff_e000)) + Vector::new(EXPONENT_SHIFT);
     let value = Vector::<f32, N>::reinterpret(normal);
-    let subnormal = Vector::<u32, N>::reinterpret(value + value - Vector::new(SMALLEST_NORMAL));
-    Vector::<f32, N>::reinterpret(min(normal, subnormal) | (sign & Vector::new(0x8000_0000)))
+    let subnormal = Vector::<i32, N>::reinterpret(value + value - Vector::new(SMALLEST_NORMAL));
+    let smaller = Vector::<u32, N>::reinterpret(min(Vector::<i32, N>::reinterpret(normal), subnormal));
+    Vector::<f32, N>::reinterpret(smaller | (sign & Vector::new(0x8000_0000)))
 }
 
 /// Small integers as `f32`. They go through `i32`, whose conversion is one instruction where that of `u32` is several.
 #[cube]
 fn to_f32<N: Size>(codes: Vector<u32, N>) -> Vector<f32, N> {
     Vector::<f32, N>::cast_from(Vector::<i32, N>::cast_from(codes))
-}
-
-/// Vectors that [`load_codes`] makes of a block: as many as hold its codes, or two with a byte a code where these are put together from planes.
-pub(super) const fn vectors(format: PackedFormat) -> usize {
-    if has_bytes(format) { 2 } else { format.code_vectors() }
 }
 
 /// Whether codes are put together from planes.
@@ -56,30 +52,29 @@ const fn bytes(field: u32) -> u32 {
     field * 0x0101_0101
 }
 
-/// Loads the codes of block `block` of the row `lane` of panel `panel` into `codes[first..]`.
+/// The codes of block `block` of the row `lane` of panel `panel`: the vectors that hold them, or two with a byte a code, those of even `j` and those of odd
+/// ones, where they are put together from planes.
 #[cube]
-#[allow(clippy::too_many_arguments)]
 pub(super) fn load_codes<N: Size>(
     words: &[Vector<u32, N>],
     scales: &[u32],
     panel: usize,
     lane: usize,
     block: usize,
-    codes: &mut Array<Vector<u32, N>>,
-    #[comptime] first: usize,
     #[comptime] format: PackedFormat,
     #[comptime] row_blocks: usize,
-) {
+) -> Sequence<Vector<u32, N>> {
     let layout = comptime!(format.layout(row_blocks));
     let count = comptime!(format.code_vectors());
     let start = panel * comptime!(layout.words) + lane;
+    let mut codes = Sequence::<Vector<u32, N>>::new();
     if comptime!(!has_bytes(format)) {
         #[unroll]
         for v in 0..count {
-            codes[comptime!(first + v)] = words[start + (block * count + v) * PANEL_ROWS];
+            let word = words[start + (block * count + v) * PANEL_ROWS];
+            codes.push(word);
         }
     } else {
-        // The codes of even `j`, and of odd ones, a byte each.
         let mut even = Vector::<u32, N>::new(0);
         let mut odd = Vector::<u32, N>::new(0);
         if comptime!(count == 1) {
@@ -116,36 +111,36 @@ pub(super) fn load_codes<N: Size>(
                 odd |= (lanes >> Vector::new(2)) & Vector::new(bit);
             }
         }
-        codes[first] = even;
-        codes[comptime!(first + 1)] = odd;
+        codes.push(even);
+        codes.push(odd);
     }
+    codes
 }
 
-/// The numbers that the codes of columns `4 j .. 4 j + 4` stand for, offsets not yet subtracted, from the vectors at `codes[first..]`.
+/// The numbers that the codes of columns `4 j .. 4 j + 4` of a block stand for, offsets not yet subtracted.
 #[cube]
 pub(super) fn numbers<N: Size>(
-    codes: &Array<Vector<u32, N>>,
-    #[comptime] first: usize,
+    codes: &Sequence<Vector<u32, N>>,
     #[comptime] j: usize,
     #[comptime] format: PackedFormat,
 ) -> Vector<f32, N> {
     if comptime!(format.codes == PackedCodes::F32) {
-        Vector::<f32, N>::reinterpret(codes[comptime!(first + j)])
+        Vector::<f32, N>::reinterpret(codes[j])
     } else if comptime!(format.codes == PackedCodes::Bf16) {
-        let word = codes[comptime!(first + j / 2)];
+        let word = codes[comptime!(j / 2)];
         if comptime!(j % 2 == 0) {
             Vector::<f32, N>::reinterpret(word << Vector::new(16))
         } else {
             Vector::<f32, N>::reinterpret(word & Vector::new(0xffff_0000))
         }
     } else if comptime!(format.codes == PackedCodes::F16) {
-        halves_to_f32::<N>(codes[comptime!(first + j / 2)], comptime!(j as u32 % 2))
+        halves_to_f32::<N>(codes[comptime!(j / 2)], comptime!(j as u32 % 2))
     } else if comptime!(has_bytes(format)) {
-        field::<N>(codes[comptime!(first + j % 2)], comptime!(8 * (j as u32 / 2)), 8u32)
+        field::<N>(codes[comptime!(j % 2)], comptime!(8 * (j as u32 / 2)), 8u32)
     } else if comptime!(format.bits == 8) {
-        field::<N>(codes[comptime!(first + j / 4)], comptime!(8 * (j as u32 % 4)), 8u32)
+        field::<N>(codes[comptime!(j / 4)], comptime!(8 * (j as u32 % 4)), 8u32)
     } else {
-        let code = field::<N>(codes[first], comptime!(4 * j as u32), 4u32);
+        let code = field::<N>(codes[0], comptime!(4 * j as u32), 4u32);
         if comptime!(format.codes == PackedCodes::Levels) { levels::<N>(code) } else { code }
     }
 }

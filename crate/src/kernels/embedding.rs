@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::decode::{block_scale, load_codes, numbers, scale_and_bias, sub_scales, vectors};
+use super::decode::{block_scale, load_codes, numbers, scale_and_bias, sub_scales};
 use super::residual::StreamShape;
 use crate::quant::pack::{BLOCK_COLUMNS, PANEL_ROWS, PackedFormat, SUPER_BLOCKS};
 use burn::backend::TensorMetadata;
@@ -46,8 +46,7 @@ fn kernel<N: Size>(
     let run = comptime!(if format.sub_scale_blocks() > 0 { SUPER_BLOCKS } else { 1 });
     let (scale, minimum) = block_scale(scales, panel, lane, block / run, format, row_blocks);
     let small = sub_scales(scales, panel, lane, block, format, row_blocks);
-    let mut codes = Array::<Vector<u32, N>>::new(comptime!(vectors(format)));
-    load_codes::<N>(words, scales, panel, lane, block, &mut codes, 0usize, format, row_blocks);
+    let codes = load_codes::<N>(words, scales, panel, lane, block, format, row_blocks);
 
     let start = token * comptime!(shape.width());
     let parts = start + comptime!(2 * shape.d_model);
@@ -59,7 +58,7 @@ fn kernel<N: Size>(
         for step in 0..4usize {
             let j = comptime!(4 * half + step);
             let (factor, bias) = scale_and_bias(scale, minimum, small, comptime!((j / steps) as u32), format);
-            let q = numbers::<N>(&codes, 0usize, j, format);
+            let q = numbers::<N>(&codes, j, format);
             let hidden = q * Vector::new(factor) + Vector::new(bias);
             let scaled = hidden * gamma[block * 8 + j];
             let at = start + block * BLOCK_COLUMNS + comptime!(4 * j);

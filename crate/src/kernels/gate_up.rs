@@ -4,7 +4,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_start};
 use super::residual::{StreamShape, inverse_rms};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -25,15 +25,14 @@ fn kernel<N: Size>(
 ) {
     let (hidden, tokens) = (hidden as usize, tokens as usize);
     let first = first_row(tile);
-    let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    token_starts(&mut starts, tokens, comptime!(shape.width() / 4), comptime!(shape.d_model / 4), tile);
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
-    products::<N>(words, scales, stream, &starts, first, 2 * hidden, &mut out, tile);
+    products::<N>(words, scales, stream, first, 2 * hidden, tokens, &mut out, comptime!(shape.activations()), tile);
 
     if holds_sums(tile) {
         #[unroll]
         for t in 0..comptime!(tile.tokens) {
-            let factor = inverse_rms::<N>(stream, starts[t] - comptime!(shape.d_model / 4), epsilon, shape);
+            let factor =
+                inverse_rms::<N>(stream, token_start(t, tokens, comptime!(shape.activations()), tile), epsilon, shape);
             #[unroll]
             for r in 0..comptime!(tile.rows / 2) {
                 let row = row_of(first, r, tile);

@@ -7,7 +7,7 @@
 use super::BlockShape;
 use super::cube::{bind, contiguous};
 use super::kv_cache::{CacheShape, write_pair};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
+use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_start};
 use super::residual::{StreamShape, inverse_rms};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
@@ -42,17 +42,16 @@ fn kernel<N: Size>(
 ) {
     let (rows, tokens, seq) = (rows as usize, tokens as usize, seq as usize);
     let first = first_row(tile);
-    let before = comptime!(shape.stream.d_model / 4);
-    let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    token_starts(&mut starts, tokens, comptime!(shape.stream.width() / 4), before, tile);
+    let layout = comptime!(shape.stream.activations());
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
-    products::<N>(words, scales, stream, &starts, first, rows, &mut out, tile);
+    products::<N>(words, scales, stream, first, rows, tokens, &mut out, layout, tile);
 
     if holds_sums(tile) {
         #[unroll]
         for t in 0..comptime!(tile.tokens) {
             let token = token_of(t, tile);
-            let factor = inverse_rms::<N>(stream, starts[t] - before, epsilon, comptime!(shape.stream));
+            let factor =
+                inverse_rms::<N>(stream, token_start(t, tokens, layout, tile), epsilon, comptime!(shape.stream));
             #[unroll]
             for p in 0..comptime!(tile.rows / 2) {
                 let row = row_of(first, comptime!(2 * p), tile);

@@ -13,7 +13,7 @@
 
 use super::BlockShape;
 use super::cube::{bind, contiguous};
-use super::products::{Tile, first_row, holds_sums, products, row_of, token_of, token_starts};
+use super::products::{ActivationLayout, Tile, first_row, holds_sums, products, row_of, token_of};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -32,6 +32,11 @@ impl StreamShape {
     /// Values of a row.
     pub const fn width(self) -> usize {
         2 * self.d_model + self.parts().next_multiple_of(4)
+    }
+
+    /// Where a row has the activations of the projection that comes next.
+    pub const fn activations(self) -> ActivationLayout {
+        ActivationLayout { stride: self.width() / 4, before: self.d_model / 4 }
     }
 
     /// Sums of squares in a row.
@@ -72,10 +77,8 @@ fn kernel<N: Size>(
 ) {
     let (rows, tokens) = (rows as usize, tokens as usize);
     let first = first_row(tile);
-    let mut starts = Array::<usize>::new(comptime!(tile.tokens));
-    token_starts(&mut starts, tokens, comptime!(tile.row_blocks * 8), 0usize, tile);
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
-    products::<N>(words, scales, x, &starts, first, rows, &mut out, tile);
+    products::<N>(words, scales, x, first, rows, tokens, &mut out, comptime!(tile.plain_activations()), tile);
 
     let units = comptime!(tile.row_units());
     let unit = UNIT_POS_X as usize;

@@ -40,7 +40,7 @@ impl TileVariant {
     /// The candidates for one token, the default first. Many rows a unit save loads of activations; several units a row keep a graphics card busy.
     pub const ONE_TOKEN: [TileVariant; 3] = [Self::new(16, 1, 8, 1), Self::new(64, 1, 2, 1), Self::new(64, 8, 2, 1)];
     /// The candidates for a prompt, the default first. A larger tile saves loads, and needs more registers than some graphics cards have.
-    pub const PROMPT: [TileVariant; 2] = [Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4)];
+    pub const PROMPT: [TileVariant; 3] = [Self::new(8, 1, 16, 8), Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4)];
 
     const fn new(units: usize, splits: usize, rows: usize, tokens: usize) -> Self {
         Self { units, splits, rows, tokens }
@@ -64,7 +64,8 @@ impl TileVariant {
 
 impl Display for TileVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "units{}_splits{}_rows{}_tokens{}", self.units, self.splits, self.rows, self.tokens)
+        let Self { units, splits, rows, tokens } = self;
+        write!(f, "units{units}_splits{splits}_rows{rows}_tokens{tokens}")
     }
 }
 
