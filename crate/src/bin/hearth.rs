@@ -197,8 +197,7 @@ fn eval(path: &Path, text: &Path, target: &Target) -> Result<()> {
 
 fn bench(shape: &str, quant: &str, prompt: usize, tokens: usize, target: &Target) -> Result<()> {
     let invalid = |name, reason: &str| Error::InvalidParameter { name, reason: reason.into() };
-    let ty = TensorType::ALL.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(quant));
-    let ty = ty.ok_or_else(|| invalid("quant", "no type of GGUF matrices has this name"))?;
+    let ty = TensorType::from_name(quant).ok_or_else(|| invalid("quant", "no type of GGUF matrices has this name"))?;
     let config = LlamaConfig::of_shape(shape).ok_or_else(|| invalid("shape", "no model of this name is known"))?;
     let config = config.with_max_seq_len(target.context);
     if prompt == 0 || prompt + tokens > target.context {

@@ -63,6 +63,11 @@ impl TensorType {
         TensorType::ALL.into_iter().find(|ty| ty.ggml_id() == id)
     }
 
+    /// The type with this name, in capitals or not, or `None` for one that Hearth does not read.
+    pub fn from_name(name: &str) -> Option<TensorType> {
+        TensorType::ALL.into_iter().find(|ty| ty.name().eq_ignore_ascii_case(name))
+    }
+
     /// The id in ggml's numbering (`enum ggml_type`).
     pub const fn ggml_id(self) -> u32 {
         self.layout().0

@@ -36,8 +36,7 @@ mod weight;
 pub use kv_cache::{CacheShape, KvPrecision, place_in_head};
 pub use sampling::{MAX_PENALIZED, NO_TOKEN, Penalty, penalty_words};
 pub use top_k::{CANDIDATE_CAPACITY, CANDIDATE_WORDS, MAX_TOP_K, candidates};
-pub use tuning::TileVariant;
-pub(crate) use tuning::tune;
+pub use tuning::{TileVariant, tune};
 pub use weight::{BlockPart, BlockShape, BlockWeight};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};

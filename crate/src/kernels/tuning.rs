@@ -105,8 +105,9 @@ impl Product {
     }
 }
 
-/// Lets the tuner choose the tiles for `weight`'s first part, for single tokens and for prompts. None are where it cannot measure.
-pub(crate) async fn tune(weight: &BlockWeight) -> Vec<TileVariant> {
+/// Lets the tuner choose the tiles for `weight`'s first part, for single tokens and for prompts. None are where it cannot measure. They are
+/// used where [`TileVariant::choose_for`] says so.
+pub async fn tune(weight: &BlockWeight) -> Vec<TileVariant> {
     let mut chosen = Vec::new();
     let Some(part) = weight.parts().first() else { return chosen };
     let shape = part.shape();

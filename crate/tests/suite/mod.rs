@@ -2,6 +2,7 @@
 //!
 //! References come from elsewhere: `tests/fixtures/` (Hugging Face transformers, ggml), or the exact decoders and `f64` loops here.
 
+pub mod bare;
 pub mod generation;
 pub mod kernels;
 pub mod rates;
