@@ -63,6 +63,11 @@ on_both_devices! {
     bad_files_get_their_codes: async |device| suite::generation::bad_files(&device).await;
 }
 
+#[test]
+fn a_head_beyond_one_kernel_argument_is_split_by_rows() {
+    block_on(suite::split::large_head(&gpu()));
+}
+
 fn smollm2(device: &Device) -> Llama<BpeTokenizer> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/SmolLM2-135M-Instruct.Q4_1.gguf");
     let bytes = std::fs::read(path).expect("the default model: `npm run model` fetches it");

@@ -141,6 +141,11 @@ async fn generation_keeps_its_promises() {
     suite::generation::bad_files(&device).await;
 }
 
+#[wasm_bindgen_test]
+async fn a_head_beyond_one_kernel_argument_is_split_by_rows() {
+    suite::split::large_head(&gpu().await).await;
+}
+
 /// One load for everything that needs the real model: its tokenizer, its template, a five-token generation, and the reference's prompts.
 #[wasm_bindgen_test]
 async fn smollm2_matches_transformers() {

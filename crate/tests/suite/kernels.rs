@@ -35,7 +35,7 @@ impl Mix {
 }
 
 /// Random blocks of a type. Their f16 scales are zero, subnormal, negative and large as well as ordinary.
-fn random_blocks(mix: &mut Mix, ty: TensorType, values: usize) -> Vec<u8> {
+pub(super) fn random_blocks(mix: &mut Mix, ty: TensorType, values: usize) -> Vec<u8> {
     const SCALES: [u16; 8] = [0x0000, 0x8000, 0x0001, 0x83ff, 0x2c00, 0xb812, 0x3c01, 0x5640];
     /// Where a block's f16 scales and minimums are.
     const fn halves(ty: TensorType) -> &'static [usize] {
@@ -99,7 +99,7 @@ fn normalized(h: &[f64], gamma: &[f32]) -> Vec<f64> {
     h.chunks(gamma.len()).flat_map(row).collect()
 }
 
-fn doubles(values: &[f32]) -> Vec<f64> {
+pub(super) fn doubles(values: &[f32]) -> Vec<f64> {
     values.iter().map(|v| f64::from(*v)).collect()
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data_async().await.expect("the device answers").try_into_vec().expect("f32")
 }
 
-fn assert_close(actual: &[f32], expected: &[f64], what: &str) {
+pub(super) fn assert_close(actual: &[f32], expected: &[f64], what: &str) {
     let expected: Vec<f32> = expected.iter().map(|value| *value as f32).collect();
     let diff = relative_diff(actual, &expected);
     assert!(diff <= TOLERANCE, "{what}: relative difference {diff:e}");

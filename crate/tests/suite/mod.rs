@@ -9,6 +9,7 @@ pub mod rates;
 pub mod sampling;
 pub mod smollm2;
 pub mod speed;
+pub mod split;
 pub mod tiny;
 
 /// The bytes of a file under `tests/fixtures/`, in the test binary (a browser has no files).
