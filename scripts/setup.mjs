@@ -28,17 +28,33 @@ export async function setup() {
 
 /** What testing needs on top of it. */
 export async function setupTests() {
-  const missing = [
-    findChrome() ? null : "chromium",
-    findChromedriver() ? null : "chromium-driver",
-    process.platform === "linux" && !hasVulkanDriver() ? "mesa-vulkan-drivers" : null,
-  ].filter((name) => name !== null);
+  await installSystemPackages("Chrome or Chromium, its chromedriver, and a Vulkan driver", [
+    ...(findChrome() ? [] : ["chromium"]),
+    ...(findChromedriver() ? [] : ["chromium-driver"]),
+    ...(process.platform === "linux" && !hasVulkanDriver() ? ["mesa-vulkan-drivers"] : []),
+  ]);
+}
+
+/** What the second adapter (`f16-adapter.mjs`) needs on top of that. */
+export async function setupF16Adapter() {
+  await installSystemPackages("a C compiler, Vulkan’s headers, and Mesa’s lavapipe for the adapter with f16", [
+    ...(capture("gcc", ["--version"]) === null ? ["gcc", "libc6-dev"] : []),
+    ...(existsSync("/usr/include/vulkan/vulkan.h") ? [] : ["libvulkan-dev"]),
+    ...(hasVulkanDriver("lvp") ? [] : ["mesa-vulkan-drivers"]),
+  ]);
+}
+
+/**
+ * @param {string} what The tests need.
+ * @param {string[]} missing What Debian calls those parts of it that are not here.
+ */
+async function installSystemPackages(what, missing) {
   if (missing.length === 0) return;
 
   const mayInstall = process.getuid?.() === 0 || process.env.CI === "true";
   if (!mayInstall || !existsSync("/usr/bin/apt-get")) {
     throw new Failure(
-      `The tests need Chrome or Chromium, its chromedriver, and a Vulkan driver. On Debian or Ubuntu:\n` +
+      `The tests need ${what}. On Debian or Ubuntu:\n` +
         `  sudo apt-get install ${missing.join(" ")}\n` +
         `Elsewhere, install them and set CHROME_PATH and CHROMEDRIVER if they are not on the PATH.`,
     );
@@ -98,10 +114,11 @@ async function installPackages() {
   await run("npm", ["ci"]);
 }
 
-function hasVulkanDriver() {
-  return VULKAN_DRIVERS.some(
-    (folder) => existsSync(folder) && readdirSync(folder).some((name) => name.endsWith(".json")),
-  );
+/** @param {string} [name] Of any, where it is left out. */
+function hasVulkanDriver(name = "") {
+  return VULKAN_DRIVERS.filter((folder) => existsSync(folder))
+    .flatMap((folder) => readdirSync(folder))
+    .some((file) => file.startsWith(name) && file.endsWith(".json"));
 }
 
 if (isMain(import.meta.url)) {

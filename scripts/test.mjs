@@ -5,14 +5,15 @@
 
 import { readdirSync } from "node:fs";
 import { WASM_CARGO_OPTIONS, build } from "./build.mjs";
+import { HAS_F16_ADAPTER, f16Chrome } from "./f16-adapter.mjs";
 import { findChrome, findChromedriver } from "./lib/browser.mjs";
 import { isMain, root } from "./lib/paths.mjs";
 import { Failure, main, run, step } from "./lib/run.mjs";
 import { fetchModel } from "./model.mjs";
 import { setup, setupTests } from "./setup.mjs";
 
-/** Software adapters are slow: what takes a second on a graphics card may take minutes in a browser here. */
-const BROWSER_TIMEOUT_S = 1800;
+/** Software adapters are slow: what takes a second on a graphics card may take minutes in a browser here. For all tests. */
+const BROWSER_TIMEOUT_S = 3600;
 
 /**
  * @typedef {object} Suite
@@ -39,25 +40,49 @@ function suites() {
       duration: "about 12 minutes the first time, most of it compiling Burn",
       run: () => cargoTests(["test", "--release", "--", "--show-output"]),
     },
+    ...browserSuites("", "several minutes", { CHROME_PATH: findChrome() ?? undefined }),
+  ];
+}
+
+/**
+ * What runs in a browser, again, on an adapter with f16, small bindings and larger subgroups. Only the results count
+ * there, not how long they take.
+ * @returns {Promise<Suite[]>}
+ */
+async function f16Suites() {
+  const env = { CHROME_PATH: await f16Chrome(), HEARTH_ADAPTER: "f16", HEARTH_VERIFY: undefined };
+  return browserSuites(", on the adapter with f16", "about 5 minutes, up to 20 the first time", env);
+}
+
+/**
+ * @param {string} adapter For the titles.
+ * @param {string} duration
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {Suite[]}
+ */
+function browserSuites(adapter, duration, env) {
+  return [
     {
-      title: "The crate, in headless Chrome over WebGPU",
-      duration: "several minutes",
+      title: `The crate, in headless Chrome over WebGPU${adapter}`,
+      duration,
       run: () =>
         cargoTests(["test", ...WASM_CARGO_OPTIONS, "--test", "web", "--", "--nocapture"], {
           CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: `node ${root("scripts/wasm-test-runner.mjs")}`,
           CHROMEDRIVER: findChromedriver() ?? undefined,
           WASM_BINDGEN_TEST_TIMEOUT: String(BROWSER_TIMEOUT_S),
+          ...env,
         }),
     },
     {
-      title: "The page, from end to end",
-      duration: "several minutes",
-      run: () => nodeTests("tests/e2e", { CHROME_PATH: findChrome() ?? undefined }),
+      title: `The page, from end to end${adapter}`,
+      duration,
+      run: () => nodeTests("tests/e2e", env),
     },
   ];
 }
 
-export async function test() {
+/** @param {{ withF16?: boolean }} [options] Whether what runs in a browser runs on a second adapter too, where there is one. */
+export async function test({ withF16 = false } = {}) {
   await setup();
   await setupTests();
   await build();
@@ -67,7 +92,7 @@ export async function test() {
   const verdicts = [];
   let failed = false;
   let total = 0;
-  for (const suite of suites()) {
+  for (const suite of [...suites(), ...(withF16 && HAS_F16_ADAPTER ? await f16Suites() : [])]) {
     step(`Tests: ${suite.title}`, suite.duration);
     const start = performance.now();
     const verdict = await suite.run().then(
@@ -118,4 +143,4 @@ async function counted(command, args, passed, options) {
   return [...output.matchAll(passed)].reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
-if (isMain(import.meta.url)) await main(test);
+if (isMain(import.meta.url)) await main(() => test());

@@ -5,6 +5,7 @@
 mod suite;
 
 use burn::tensor::Device;
+use cubecl::ir::{ElemType, FloatKind};
 use hearth::chat::Message;
 use hearth::format::TensorType;
 use hearth::generation::CancelToken;
@@ -51,6 +52,20 @@ async fn the_device_opens_and_a_second_call_gives_the_same() {
     let info = hearth::device::DeviceInfo::of_gpu();
     assert!(info.backend.contains("wgpu"), "{info:?}");
     assert!(info.max_bindings >= 8, "{info:?}");
+}
+
+/// Everything here may be repeated on another adapter (`HEARTH_ADAPTER` when this is compiled); that is worth nothing where it runs on the first one again.
+#[wasm_bindgen_test]
+async fn the_adapter_is_the_one_that_was_asked_for() {
+    gpu().await;
+    let limit = hearth::device::DeviceInfo::of_gpu().max_buffer_bytes;
+    let client = burn_cubecl::CubeDevice::Wgpu(Default::default()).client();
+    let has_f16 = client.properties().supports_type(ElemType::Float(FloatKind::F16));
+    match option_env!("HEARTH_ADAPTER") {
+        Some("f16") => assert_eq!((limit, has_f16), (128 << 20, true)),
+        Some(other) => panic!("there is no adapter {other}"),
+        None => {}
+    }
 }
 
 #[wasm_bindgen_test]
