@@ -92,6 +92,7 @@ fn smollm2_matches_transformers_on_the_cpu() {
 fn smollm2_matches_transformers_on_the_gpu() {
     let mut llama = smollm2(&gpu());
     block_on(async {
+        suite::smollm2::opening_is_ready(&mut llama).await;
         let (longest, steps) = if verify() { (usize::MAX, 64) } else { (50, 16) };
         let prompts = suite::smollm2::prompts(longest);
         assert!(prompts.len() >= 3);

@@ -119,6 +119,8 @@ pub struct Llama<T> {
     template: Option<ChatTemplate>,
     session: Session,
     info: ModelInfo,
+    /// The tokens that every conversation begins with, once they were run.
+    opening: Vec<u32>,
 }
 
 impl<T: Tokenizer> Llama<T> {
@@ -131,7 +133,7 @@ impl<T: Tokenizer> Llama<T> {
         info: ModelInfo,
         device: &Device,
     ) -> Self {
-        Self { tokenizer, template, session: Session::new(model, config, device), info }
+        Self { tokenizer, template, session: Session::new(model, config, device), info, opening: Vec::new() }
     }
 
     /// The model's description.
@@ -154,12 +156,34 @@ impl<T: Tokenizer> Llama<T> {
         self.session
     }
 
-    /// Gets the session ready (see [`Session::warm_up`]). Forgets the conversation.
+    /// Gets the session ready (see [`Session::warm_up`]), and runs what every conversation with the model's own system prompt begins with, so that the first
+    /// answer need not wait for it. Forgets the conversation.
     ///
     /// # Errors
     /// As [`Session::forward`].
     pub async fn warm_up(&mut self) -> Result<()> {
-        self.session.warm_up(self.tokenizer.bos_id().unwrap_or(0)).await
+        self.session.warm_up(self.tokenizer.bos_id().unwrap_or(0)).await?;
+        let opening = self.encode_opening();
+        if !opening.is_empty() && opening.len() < self.session.max_seq_len() {
+            self.session.prefill(&opening, &CancelToken::default(), |_, _| ()).await?;
+            self.opening = opening;
+        }
+        Ok(())
+    }
+
+    /// Forgets the conversation, but for what every conversation begins with.
+    pub fn reset(&mut self) {
+        let shared = self.session.tokens().iter().zip(&self.opening).take_while(|(a, b)| a == b).count();
+        self.session.truncate(shared);
+    }
+
+    /// What two conversations have in common that differ from their first character on; nothing where the model has no template for them.
+    fn encode_opening(&self) -> Vec<u32> {
+        let encode = |text| self.encode_chat(&ChatPrompt { messages: vec![Message::user(text)], now: None });
+        match (encode("A"), encode("1")) {
+            (Ok(a), Ok(b)) => a.into_iter().zip(b).take_while(|(a, b)| a == b).map(|(token, _)| token).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// The token ids of a conversation, ending where the model's answer begins.

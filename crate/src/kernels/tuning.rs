@@ -6,7 +6,7 @@
 use super::BlockWeight;
 use super::block_matmul;
 use super::products::Tile;
-use crate::quant::pack::PackedFormat;
+use crate::quant::pack::{PackedCodes, PackedFormat};
 use burn::tensor::{Int, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
@@ -50,7 +50,13 @@ impl TileVariant {
     pub(super) fn of(format: PackedFormat, tokens: usize) -> Self {
         let chosen = CHOICES.read().unwrap_or_else(PoisonError::into_inner);
         let chosen = chosen.as_ref().and_then(|choices| choices.get(&(format, tokens > 1)).copied());
-        chosen.unwrap_or(if tokens > 1 { Self::PROMPT[0] } else { Self::ONE_TOKEN[0] })
+        chosen.unwrap_or(match (tokens, format.codes) {
+            // What was fastest on software adapters: many rows share activations where weights are dear to decode, fewer where they are dear to load.
+            (1, PackedCodes::F16) => Self::new(8, 1, 16, 1),
+            (1, PackedCodes::F32) => Self::new(32, 1, 4, 1),
+            (1, _) => Self::ONE_TOKEN[0],
+            _ => Self::PROMPT[0],
+        })
     }
 
     /// Uses this tile for `weight`'s formats from now on.

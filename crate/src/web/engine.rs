@@ -100,7 +100,7 @@ impl Engine {
     /// Forgets the conversation.
     pub fn reset(&self) -> Result<(), JsValue> {
         match self.model.borrow_mut().as_mut() {
-            Some(llama) => llama.session_mut().reset(),
+            Some(llama) => llama.reset(),
             None if self.answering.get() => return Err(busy().into()),
             None => {}
         }

@@ -4,8 +4,8 @@ use super::{argmax, fixture, floats, max_abs_diff, say};
 use hearth::chat::Message;
 use hearth::generation::sampler::SamplerConfig;
 use hearth::generation::{CancelToken, FinishReason};
-use hearth::inference::{ChatPrompt, Llama};
-use hearth::tokenizer::BpeTokenizer;
+use hearth::inference::{ChatPrompt, GenerationOptions, Llama};
+use hearth::tokenizer::{BpeTokenizer, Tokenizer};
 use serde_json::Value;
 use std::ops::ControlFlow;
 
@@ -76,6 +76,32 @@ pub fn template_matches(llama: &Llama<BpeTokenizer>) {
         }
     }
     assert_eq!(conversations, 7);
+}
+
+/// After a warm-up, and again after a reset, what the reference's conversations have in common need not be computed, and the answer is the reference's.
+pub async fn opening_is_ready(llama: &mut Llama<BpeTokenizer>) {
+    const STEPS: usize = 8;
+    let reference = reference();
+    let asked = |name: &str| {
+        let mut prompts = reference["prompts"].as_array().expect("prompts").iter();
+        prompts.find(|prompt| prompt["name"] == name).expect("one of the prompts")
+    };
+    let (ocean, other) = (asked("ocean"), asked("long_summary"));
+    let common =
+        ids(&ocean["prompt_ids"]).into_iter().zip(ids(&other["prompt_ids"])).take_while(|(a, b)| a == b).count();
+    assert!(common > 10, "the model has a system prompt of its own");
+
+    llama.warm_up().await.expect("runs");
+    let prompt =
+        ChatPrompt { messages: serde_json::from_value(ocean["messages"].clone()).expect("messages"), now: None };
+    let options = GenerationOptions { sampler: greedy(), max_tokens: STEPS, stop: Vec::new() };
+    for _ in 0..2 {
+        let completion = llama.chat(&prompt, &options, &CancelToken::default(), |_| ()).await.expect("answers");
+        assert_eq!(completion.usage.cached_tokens, common);
+        let expected = llama.tokenizer().decode(&ids(&ocean["greedy_ids"])[..STEPS]).expect("decodes");
+        assert_eq!(completion.text, expected);
+        llama.reset();
+    }
 }
 
 /// The last position's logits are the reference's, and so are the first `steps` greedy tokens after them (the reference ran past the end of text).
