@@ -164,7 +164,7 @@ impl ResidualStream {
 
 /// `x Wᵀ`: `[batch, seq, columns]` times a weight of `[rows, columns]` gives `[batch, seq, rows]`.
 ///
-/// Reads the weight's device bytes once for one token, and once for every four tokens of a prompt.
+/// Reads the weight's device bytes once for one token, and once for every tile of tokens of a prompt (see [`TileVariant`]).
 pub fn matmul(x: Tensor<3>, weight: &BlockWeight) -> Tensor<3> {
     assert_eq!(x.dims()[2], weight.columns(), "the activations' width must be the weight's columns");
     product(x, weight, None)
