@@ -4,7 +4,7 @@ use super::sampler::Sampler;
 use crate::device::{Recording, Words, read_words};
 use crate::error::Result;
 use crate::kernels::{self, MAX_PENALIZED};
-use crate::models::llama::{Logits, Transformer, TransformerCache};
+use crate::models::llama::{Transformer, TransformerCache};
 use burn::tensor::{Device, Int, Tensor};
 use web_time::{Duration, Instant};
 
@@ -252,7 +252,7 @@ impl Buffers {
     }
 
     fn forward(&self, model: &Transformer, cache: &mut TransformerCache) -> Tensor<3> {
-        model.run(self.token.tensor(), self.position.tensor(), cache, Logits::Last)
+        model.run(self.token.tensor(), self.position.tensor(), None, cache)
     }
 
     fn greedy(&self, logits: &Tensor<3>) {

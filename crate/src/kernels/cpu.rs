@@ -168,9 +168,11 @@ impl LlamaKernels for Flex {
         shape: BlockShape,
         row_offset: usize,
         gamma: FlexTensor,
-        mut stream: FlexTensor,
+        stream: FlexTensor,
     ) -> FlexTensor {
         let x = x.to_contiguous();
+        // The stream of the last token alone is a view of everybody's.
+        let mut stream = contiguous(stream);
         let gamma = floats(&gamma);
         let product = products(floats(&x), &words, shape);
         let width = StreamShape { d_model: gamma.len() }.width();
@@ -328,6 +330,11 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
         }
     }
     rest + sums.iter().sum::<f32>()
+}
+
+/// The tensor with its values in order, and without a second owner where it was so already: what is changed in place then is not copied.
+fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    tensor.to_contiguous()
 }
 
 /// A contiguous tensor's values.

@@ -101,25 +101,8 @@ pub const fn place_in_head(d: usize) -> usize {
     d / 8 * 8 + d % 2 * 4 + d % 8 / 2
 }
 
-/// The even (`parity` 0) or the odd (1) ones of the `eight`-th eight values of the head whose words begin at vector `start`, still to be
+/// The even and the odd ones of the `eight`-th eight values of the head whose words begin at vector `start`, still to be
 /// multiplied with the precision's `read_factor`.
-#[cube]
-pub(super) fn read_four<N: Size>(
-    cache: &[Vector<u32, N>],
-    start: usize,
-    eight: usize,
-    parity: usize,
-    #[comptime] precision: KvPrecision,
-) -> Vector<f32, N> {
-    if comptime!(precision == KvPrecision::F16) {
-        let word = cache[start + eight];
-        halves::<N>(word << Vector::new(16 * (1 - parity as u32)))
-    } else {
-        Vector::<f32, N>::reinterpret(cache[start + 2 * eight + parity])
-    }
-}
-
-/// Both, the even and the odd ones.
 #[cube]
 pub(super) fn read_eight<N: Size>(
     cache: &[Vector<u32, N>],

@@ -1,6 +1,6 @@
 //! Causal grouped-query attention of a prompt's tokens over the KV cache, in tiles (FlashAttention, Dao et al., 2022).
 //!
-//! A cube has 16 queries of one head and walks the cache in tiles of 32 keys. A unit scores two keys for four queries, then sums a few dimensions of the
+//! A cube has 16 queries of one head and walks the cache in tiles of 32 keys. A unit scores four keys for four queries, then sums a few dimensions of the
 //! values for the same four queries, under an online softmax. Of the scores only a tile's exist, in workgroup memory; keys and values are read once for every
 //! 16 queries.
 //!
@@ -9,23 +9,25 @@
 
 use super::cube::{bind, contiguous, empty_like};
 use super::decode_attention::LOWEST;
-use super::kv_cache::{CacheShape, read_eight, read_four};
+use super::kv_cache::{CacheShape, read_eight};
 use burn::backend::TensorMetadata;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-/// Units of a cube: 4 groups of queries by 16.
-const UNITS: usize = 64;
-/// Units that share four queries.
-const PEERS: usize = 16;
+/// Units of a cube: 4 teams of 8.
+const UNITS: usize = 32;
+/// Units of a team, which share four queries.
+const PEERS: usize = 8;
 /// Queries of a cube.
 const QUERIES: usize = 16;
 /// Keys of a tile.
 const KEYS: usize = 32;
+/// Keys of a tile that a unit scores, and whose values are added together.
+const RUN: usize = KEYS / PEERS;
 
-/// Vectors of four values of a head that a unit sums.
+/// Groups of eight values of a head that a unit sums.
 const fn owned(shape: CacheShape) -> usize {
-    (2 * shape.eights()).div_ceil(PEERS)
+    shape.eights().div_ceil(PEERS)
 }
 
 #[cube(launch_unchecked)]
@@ -40,7 +42,6 @@ fn kernel<N: Size>(
     let seq = seq as usize;
     let unit = UNIT_POS_X as usize;
     let (team, peer) = (unit / PEERS, unit % PEERS);
-    let eights = comptime!(shape.eights());
     let head = CUBE_POS_Y as usize;
     let batch = CUBE_POS_Z as usize;
     let before = position[0] as usize;
@@ -50,118 +51,202 @@ fn kernel<N: Size>(
     let visible = min(before + min(first + QUERIES, seq), comptime!(shape.max_seq_len));
 
     // A query past the end is computed as the last one and never written.
-    let mut queries = Array::<usize>::new(4usize);
+    let mut queries = Sequence::<usize>::new();
     #[unroll]
     for i in 0..4usize {
         let token = min(first + team * 4 + i, seq - 1);
-        queries[i] = ((batch * seq + token) * comptime!(shape.heads) + head) * comptime!(2 * shape.eights());
+        queries.push(((batch * seq + token) * comptime!(shape.heads) + head) * comptime!(2 * shape.eights()));
     }
 
-    // Lane `i` of a vector of scores is the team's query `i`.
-    let mut scores = Shared::<[Vector<f32, N>]>::new_slice(comptime!(4 * KEYS));
+    // Lane `i` of these is the team's query `i`.
     let mut weights = Shared::<[Vector<f32, N>]>::new_slice(comptime!(4 * KEYS));
+    // A unit's highest scores of its keys, and at last its sum of weights.
+    let mut of_units = Shared::<[Vector<f32, N>]>::new_slice(UNITS);
     let mut maximum = Vector::<f32, N>::new(LOWEST);
+    // Of the unit's own keys.
     let mut total = Vector::<f32, N>::new(0.0);
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(4 * owned(shape)));
+    // Of eight values the even ones, then the odd ones, for each query.
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(8 * owned(shape)));
     #[unroll]
-    for i in 0..comptime!(4 * owned(shape)) {
+    for i in 0..comptime!(8 * owned(shape)) {
         sums[i] = Vector::new(0.0);
     }
 
     let mut start = 0usize.runtime();
     while start < visible {
-        let mut dots = Array::<Vector<f32, N>>::new(8usize);
+        let scores = scores::<N>(q, cache, &queries, keys, start + peer * RUN, visible, shape);
+        let mut lanes = Sequence::<Vector<f32, N>>::new();
         #[unroll]
-        for i in 0..8usize {
-            dots[i] = Vector::new(0.0);
-        }
-        let row = keys + min(start + 2 * peer, visible - 1);
-        let next = keys + min(start + 2 * peer + 1, visible - 1);
-        for e in 0..eights {
-            let (a_even, a_odd) =
-                read_eight::<N>(cache, row * comptime!(shape.vectors()), e, comptime!(shape.precision));
-            let (b_even, b_odd) =
-                read_eight::<N>(cache, next * comptime!(shape.vectors()), e, comptime!(shape.precision));
+        for k in 0..RUN {
+            let key = start + peer * RUN + k;
+            let mut lane = Vector::<f32, N>::new(LOWEST);
             #[unroll]
             for i in 0..4usize {
-                let even = q[queries[i] + 2 * e];
-                let odd = q[queries[i] + 2 * e + 1];
-                dots[i] += even * a_even + odd * a_odd;
-                dots[comptime!(4 + i)] += even * b_even + odd * b_odd;
-            }
-        }
-        let mut mine = Array::<Vector<f32, N>>::new(2usize);
-        #[unroll]
-        for k in 0..2usize {
-            let key = start + 2 * peer + k;
-            let mut lanes = Vector::<f32, N>::new(LOWEST);
-            #[unroll]
-            for i in 0..4usize {
-                let dot = dots[comptime!(4 * k + i)];
-                let score = (dot.extract(0usize) + dot.extract(1usize)) + (dot.extract(2usize) + dot.extract(3usize));
                 let is_visible = key <= before + first + team * 4 + i && key < visible;
-                lanes.insert(i, select(is_visible, score, LOWEST));
+                lane.insert(i, select(is_visible, scores[comptime!(k * 4 + i)], LOWEST));
             }
-            mine[k] = lanes;
-            scores[team * KEYS + 2 * peer + k] = lanes;
+            lanes.push(lane);
         }
+        of_units[unit] = highest::<N>(&lanes, RUN);
         sync_cube();
 
-        let mut highest = maximum;
-        for key in 0..KEYS {
-            highest = max(highest, scores[team * KEYS + key]);
+        let previous = maximum;
+        #[unroll]
+        for i in 0..PEERS {
+            maximum = max(maximum, of_units[team * PEERS + i]);
         }
-        let shrink = (maximum - highest).exp();
-        maximum = highest;
+        let shrink = (previous - maximum).exp();
         total *= shrink;
         #[unroll]
-        for i in 0..comptime!(4 * owned(shape)) {
+        for i in 0..comptime!(8 * owned(shape)) {
             sums[i] *= Vector::new(shrink.extract(comptime!(i % 4)));
         }
         #[unroll]
-        for k in 0..2usize {
-            weights[team * KEYS + 2 * peer + k] = (mine[k] - highest).exp();
+        for k in 0..RUN {
+            let weight = (lanes[k] - maximum).exp();
+            total += weight;
+            weights[team * KEYS + peer * RUN + k] = weight * Vector::new(comptime!(shape.precision.read_factor()));
         }
         sync_cube();
 
-        let length = min(visible - start, KEYS);
-        for key in 0..length {
-            let weight = weights[team * KEYS + key];
-            total += weight;
-            let weight = weight * Vector::new(comptime!(shape.precision.read_factor()));
-            let row = (values + start + key) * comptime!(shape.vectors());
-            #[unroll]
-            for o in 0..comptime!(owned(shape)) {
-                // A unit past the last dimensions reads along and writes nothing.
-                let four = min(o * PEERS + peer, comptime!(2 * shape.eights() - 1));
-                let value = read_four::<N>(cache, row, four / 2, four % 2, comptime!(shape.precision));
-                #[unroll]
-                for i in 0..4usize {
-                    sums[comptime!(4 * o + i)] += value * Vector::new(weight.extract(i));
-                }
-            }
+        let end = min(visible - start, KEYS);
+        let mut key = 0usize.runtime();
+        while key < end {
+            add_values::<N>(cache, &weights, values, start + key, team * KEYS + key, peer, &mut sums, shape);
+            key += RUN;
         }
         start += KEYS;
     }
 
+    of_units[unit] = total;
+    sync_cube();
+    let mut total = Vector::<f32, N>::new(0.0);
+    #[unroll]
+    for i in 0..PEERS {
+        total += of_units[team * PEERS + i];
+    }
     #[unroll]
     for o in 0..comptime!(owned(shape)) {
-        let four = o * PEERS + peer;
+        let eight = o * PEERS + peer;
         #[unroll]
         for i in 0..4usize {
             let token = first + team * 4 + i;
-            if four < comptime!(2 * shape.eights()) && token < seq {
-                let sum = sums[comptime!(4 * o + i)] / Vector::new(total.extract(i));
-                let at = ((batch * seq + token) * comptime!(shape.heads) + head) * comptime!(shape.head_dim)
-                    + four / 2 * 8
-                    + four % 2;
+            if eight < comptime!(shape.eights()) && token < seq {
+                let at =
+                    ((batch * seq + token) * comptime!(shape.heads) + head) * comptime!(shape.head_dim) + eight * 8;
+                let factor = Vector::new(1.0 / total.extract(i));
+                let even = sums[comptime!(8 * o + i)] * factor;
+                let odd = sums[comptime!(8 * o + 4 + i)] * factor;
                 #[unroll]
                 for lane in 0..4usize {
-                    y[at + comptime!(2 * lane)] = sum.extract(lane);
+                    y[at + comptime!(2 * lane)] = even.extract(lane);
+                    y[at + comptime!(2 * lane + 1)] = odd.extract(lane);
                 }
             }
         }
     }
+}
+
+/// The products of a run of keys from `first` on with the team's queries, a key's four together. Keys that nobody sees are computed as the last one.
+#[cube]
+fn scores<N: Size>(
+    q: &[Vector<f32, N>],
+    cache: &[Vector<u32, N>],
+    queries: &Sequence<usize>,
+    keys: usize,
+    first: usize,
+    visible: usize,
+    #[comptime] shape: CacheShape,
+) -> Array<f32> {
+    let mut scores = Array::<f32>::new(comptime!(4 * RUN));
+    #[unroll]
+    for i in 0..comptime!(4 * RUN) {
+        scores[i] = 0.0;
+    }
+    let mut rows = Sequence::<usize>::new();
+    #[unroll]
+    for k in 0..RUN {
+        rows.push((keys + min(first + k, visible - 1)) * comptime!(shape.vectors()));
+    }
+    for e in 0..comptime!(shape.eights()) {
+        let mut key = Sequence::<Vector<f32, N>>::new();
+        #[unroll]
+        for k in 0..RUN {
+            let (even, odd) = read_eight::<N>(cache, rows[k], e, comptime!(shape.precision));
+            key.push(even);
+            key.push(odd);
+        }
+        #[unroll]
+        for i in 0..4usize {
+            let even = q[queries[i] + 2 * e];
+            let odd = q[queries[i] + 2 * e + 1];
+            #[unroll]
+            for k in 0..RUN {
+                scores[comptime!(k * 4 + i)] += key[comptime!(2 * k)].dot(even) + key[comptime!(2 * k + 1)].dot(odd);
+            }
+        }
+    }
+    scores
+}
+
+/// The highest of the first `count` of `vectors`, lane by lane.
+#[cube]
+fn highest<N: Size>(vectors: &Sequence<Vector<f32, N>>, #[comptime] count: usize) -> Vector<f32, N> {
+    let last = comptime!(count - 1);
+    if comptime!(last == 0) { vectors[last] } else { max(highest::<N>(vectors, last), vectors[last]) }
+}
+
+/// Adds the weighted values of a run of keys from `first` on, whose weights begin at `weight`, to the unit's sums.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn add_values<N: Size>(
+    cache: &[Vector<u32, N>],
+    weights: &[Vector<f32, N>],
+    values: usize,
+    first: usize,
+    weight: usize,
+    peer: usize,
+    sums: &mut Array<Vector<f32, N>>,
+    #[comptime] shape: CacheShape,
+) {
+    let mut run = Sequence::<Vector<f32, N>>::new();
+    #[unroll]
+    for k in 0..RUN {
+        let weight = weights[weight + k];
+        run.push(weight);
+    }
+    #[unroll]
+    for o in 0..comptime!(owned(shape)) {
+        // A unit past the last dimensions reads along and writes nothing.
+        let eight = min(o * PEERS + peer, comptime!(shape.eights() - 1));
+        let mut value = Sequence::<Vector<f32, N>>::new();
+        #[unroll]
+        for k in 0..RUN {
+            // Past the last visible key weights are 0.
+            let row = (values + min(first + k, comptime!(shape.max_seq_len - 1))) * comptime!(shape.vectors());
+            let (even, odd) = read_eight::<N>(cache, row, eight, comptime!(shape.precision));
+            value.push(even);
+            value.push(odd);
+        }
+        #[unroll]
+        for i in 0..8usize {
+            sums[comptime!(8 * o + i)] += weighted::<N>(&value, &run, comptime!(i / 4), comptime!(i % 4), RUN);
+        }
+    }
+}
+
+/// The sum of the even (`parity` 0) or odd (1) values of the first `count` keys, each times lane `i` of its weight.
+#[cube]
+fn weighted<N: Size>(
+    values: &Sequence<Vector<f32, N>>,
+    weights: &Sequence<Vector<f32, N>>,
+    #[comptime] parity: usize,
+    #[comptime] i: usize,
+    #[comptime] count: usize,
+) -> Vector<f32, N> {
+    let last = comptime!(count - 1);
+    let product = values[comptime!(2 * last + parity)] * Vector::new(weights[last].extract(i));
+    if comptime!(last == 0) { product } else { weighted::<N>(values, weights, parity, i, last) + product }
 }
 
 /// Enqueues the attention of `q`, `[batch, seq, heads · head_dim]` in the cache's order, over `cache`. Gives the same shape, in the usual order.

@@ -80,45 +80,57 @@ fn kernel<N: Size>(
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
     products::<N>(words, scales, x, first, rows, tokens, &mut out, comptime!(tile.plain_activations()), tile);
 
-    let units = comptime!(tile.row_units());
+    // Sums of squares of a few rows, in the order of the rows: those of the token that comes first are first.
+    let sums = comptime!(tile.row_units() * tile.rows / run(tile));
+    let mut squares = Shared::<[f32]>::new_slice(comptime!(sums * tile.tokens));
     let unit = UNIT_POS_X as usize;
-    let mut squares = Shared::<[f32]>::new_slice(comptime!(tile.row_units() * tile.tokens));
     if holds_sums(tile) {
         #[unroll]
         for t in 0..comptime!(tile.tokens) {
-            let mut sum = 0.0f32;
+            let token = token_of(t, tile);
+            let start = token * comptime!(shape.width());
             #[unroll]
-            for r in 0..comptime!(tile.rows) {
-                let row = row_of(first, r, tile);
-                if row < rows && token_of(t, tile) < tokens {
-                    let row = row + row_offset as usize;
-                    let start = token_of(t, tile) * comptime!(shape.width());
-                    let hidden = stream[start + row] + out[comptime!(r * tile.tokens + t)];
-                    stream[start + row] = hidden;
-                    stream[start + comptime!(shape.d_model) + row] = hidden * gamma[row];
-                    sum += hidden * hidden;
+            for i in 0..comptime!(tile.rows / run(tile)) {
+                let row = row_of(first, comptime!(i * run(tile)), tile);
+                let mut sum = 0.0f32;
+                if token < tokens && row < rows {
+                    #[unroll]
+                    for r in 0..comptime!(run(tile)) {
+                        let row = row + row_offset as usize + r;
+                        let hidden = stream[start + row] + out[comptime!((i * run(tile) + r) * tile.tokens + t)];
+                        stream[start + row] = hidden;
+                        stream[start + comptime!(shape.d_model) + row] = hidden * gamma[row];
+                        sum += hidden * hidden;
+                    }
                 }
+                squares[t * sums + unit * comptime!(tile.rows / run(tile)) + i] = sum;
             }
-            squares[t * units + unit] = sum;
         }
     }
     sync_cube();
 
-    // The units that computed one part's rows are neighbours; the first of them adds their squares.
-    let part_units = comptime!(PART / tile.rows);
-    if holds_sums(tile) && unit % part_units == 0 && first < rows {
+    let row = CUBE_POS_X as usize * comptime!(tile.row_units() * tile.rows) + unit * PART;
+    if unit < comptime!(tile.row_units() * tile.rows / PART) && row < rows {
         #[unroll]
         for t in 0..comptime!(tile.tokens) {
-            if token_of(t, tile) < tokens {
+            let token = token_of(t, tile);
+            if token < tokens {
                 let mut sum = 0.0f32;
-                for i in 0..part_units {
-                    sum += squares[t * units + unit + i];
+                #[unroll]
+                for i in 0..comptime!(PART / run(tile)) {
+                    sum += squares[t * sums + unit * comptime!(PART / run(tile)) + i];
                 }
-                let start = token_of(t, tile) * comptime!(shape.width()) + comptime!(2 * shape.d_model);
-                stream[start + (first + row_offset as usize) / PART] = sum;
+                let start = token * comptime!(shape.width()) + comptime!(2 * shape.d_model);
+                stream[start + (row + row_offset as usize) / PART] = sum;
             }
         }
     }
+}
+
+/// Neighbouring rows of a unit that belong to one part: a power of two, since all parts begin at multiples of [`PART`].
+const fn run(tile: Tile) -> usize {
+    let most = 1 << tile.rows.trailing_zeros();
+    if most < PART { most } else { PART }
 }
 
 /// Enqueues `stream += x Wᵀ` in place, for rows `row_offset..` of the stream, and what the next norm needs.

@@ -40,7 +40,7 @@ impl TileVariant {
     /// The candidates for one token, first the default of all types but F16 and F32. Many rows a unit save loads of activations; several units a row keep a graphics card busy.
     pub const ONE_TOKEN: [TileVariant; 3] = [Self::new(16, 1, 8, 1), Self::new(64, 1, 2, 1), Self::new(64, 8, 2, 1)];
     /// The candidates for a prompt, the default first. A larger tile saves loads, and needs more registers than some graphics cards have.
-    pub const PROMPT: [TileVariant; 3] = [Self::new(8, 1, 16, 8), Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4)];
+    pub const PROMPT: [TileVariant; 3] = [Self::new(8, 1, 12, 10), Self::new(16, 1, 8, 8), Self::new(32, 1, 4, 4)];
 
     const fn new(units: usize, splits: usize, rows: usize, tokens: usize) -> Self {
         Self { units, splits, rows, tokens }

@@ -61,7 +61,9 @@ impl MultiHeadAttentionConfig {
 
 impl MultiHeadAttention {
     /// Adds the attention of the normalized stream to the stream. Its tokens follow the `position` tokens that the cache already holds, and are written to
-    /// it. `norm` normalizes this layer's input, `next` its output.
+    /// it. `norm` normalizes this layer's input, `next` its output. With `last`, the position of the last token,
+    /// only that token's stream goes on.
+    #[allow(clippy::too_many_arguments)]
     pub fn forward(
         &self,
         stream: ResidualStream,
@@ -70,9 +72,15 @@ impl MultiHeadAttention {
         cache: &mut KeyValueCache,
         rope: &RotaryEncoding,
         position: Tensor<1, Int>,
+        last: Option<Tensor<1, Int>>,
     ) -> ResidualStream {
         let q = cache.append(&stream, &self.wqkv, rope, position.clone(), norm.epsilon());
-        let y = cache.attend(q, position);
-        self.wo.add_to(stream, y, next)
+        let Some(last) = last else {
+            let y = cache.attend(q, position);
+            return self.wo.add_to(stream, y, next);
+        };
+        let [batch, seq, width] = q.dims();
+        let y = cache.attend(q.slice([0..batch, seq - 1..seq, 0..width]), last);
+        self.wo.add_to(stream.last(), y, next)
     }
 }

@@ -71,7 +71,7 @@ impl TransformerBlockConfig {
 }
 
 impl TransformerBlock {
-    /// The stream after this block, for `next` to normalize; see [`MultiHeadAttention::forward`] for the cache and the position.
+    /// The stream after this block, for `next` to normalize; see [`MultiHeadAttention::forward`] for the cache and the positions.
     pub fn forward(
         &self,
         stream: ResidualStream,
@@ -79,8 +79,10 @@ impl TransformerBlock {
         cache: &mut KeyValueCache,
         rope: &RotaryEncoding,
         position: Tensor<1, Int>,
+        last: Option<Tensor<1, Int>>,
     ) -> ResidualStream {
-        let stream = self.attention.forward(stream, &self.attention_norm, &self.ffn_norm, cache, rope, position);
+        let (norm, next_norm) = (&self.attention_norm, &self.ffn_norm);
+        let stream = self.attention.forward(stream, norm, next_norm, cache, rope, position, last);
         self.feed_forward.forward(stream, &self.ffn_norm, next)
     }
 }

@@ -51,33 +51,35 @@ impl Transformer {
         let [_, seq] = tokens.dims();
         let start = cache.advance(seq)?;
         let position = cache.position(start);
-        Ok(self.run(tokens, position, cache, logits))
+        let last = (logits == Logits::Last && seq > 1).then(|| cache.position(start + seq - 1));
+        Ok(self.run(tokens, position, last, cache))
     }
 
-    /// The launches of [`Transformer::forward`]: `position` is a buffer with the number of tokens before these, for which the cache has made room.
+    /// The launches of [`Transformer::forward`]: `position` is a buffer with the number of tokens before these, for which the cache has made room; `last`, where only the
+    /// last of several tokens gets logits, one with the number before that.
     pub(crate) fn run(
         &self,
         tokens: Tensor<2, Int>,
         position: Tensor<1, Int>,
+        last: Option<Tensor<1, Int>>,
         cache: &mut TransformerCache,
-        logits: Logits,
     ) -> Tensor<3> {
         // Each block leaves the stream ready for the norm that comes next.
         let norms = self.layers.iter().skip(1).map(|layer| &layer.attention_norm).chain([&self.norm]);
         let first = self.layers.first().map_or(&self.norm, |layer| &layer.attention_norm);
 
         let seq = tokens.dims()[1];
+        let layers = self.layers.len();
         let device = tokens.device();
         let mut stream = self.tok_embeddings.forward(tokens, first);
         for (index, ((layer, cache), next)) in self.layers.iter().zip(cache.layers_mut()).zip(norms).enumerate() {
-            stream = layer.forward(stream, next, cache, &self.rope, position.clone());
+            // The last layer keeps the keys and values of all tokens, and computes what is left of it for those that get logits.
+            let last = last.clone().filter(|_| index == layers - 1);
+            stream = layer.forward(stream, next, cache, &self.rope, position.clone(), last);
             // A token is one submission. A prompt's work is handed over in pieces: a slow GPU must not look as if it hung.
             if seq > 1 && index % SUBMIT_LAYERS == SUBMIT_LAYERS - 1 {
                 submit(&device);
             }
-        }
-        if logits == Logits::Last {
-            stream = stream.last();
         }
         kernels::project(&stream, self.head(), self.norm.epsilon())
     }
