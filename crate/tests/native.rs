@@ -9,6 +9,20 @@ use cubecl::future::block_on;
 use hearth::format::TensorType;
 use hearth::inference::{Llama, LoadOptions, ModelLoader};
 use hearth::tokenizer::BpeTokenizer;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tests run side by side, except while one measures time.
+static CLOCK: RwLock<()> = RwLock::new(());
+
+/// Held by a test that takes what time it takes.
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    CLOCK.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test that measures time: no other runs.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    CLOCK.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn gpu() -> Device {
     block_on(hearth::device::open())
@@ -30,11 +44,11 @@ macro_rules! on_both_devices {
     ($($name:ident: $check:expr;)*) => {
         mod cpu {
             use super::*;
-            $(#[test] fn $name() { block_on($check(hearth::device::cpu())) })*
+            $(#[test] fn $name() { let _guard = beside_others(); block_on($check(hearth::device::cpu())) })*
         }
         mod wgpu {
             use super::*;
-            $(#[test] fn $name() { block_on($check(gpu())) })*
+            $(#[test] fn $name() { let _guard = beside_others(); block_on($check(gpu())) })*
         }
     };
 }
@@ -65,6 +79,7 @@ on_both_devices! {
 
 #[test]
 fn a_head_beyond_one_kernel_argument_is_split_by_rows() {
+    let _guard = beside_others();
     block_on(suite::split::large_head(&gpu()));
 }
 
@@ -78,6 +93,7 @@ fn smollm2(device: &Device) -> Llama<BpeTokenizer> {
 
 #[test]
 fn smollm2_matches_transformers_on_the_cpu() {
+    let _guard = beside_others();
     let mut llama = smollm2(&hearth::device::cpu());
     suite::smollm2::template_matches(&llama);
     block_on(async {
@@ -90,6 +106,7 @@ fn smollm2_matches_transformers_on_the_cpu() {
 
 #[test]
 fn smollm2_matches_transformers_on_the_gpu() {
+    let _guard = beside_others();
     let mut llama = smollm2(&gpu());
     block_on(async {
         suite::smollm2::opening_is_ready(&mut llama).await;
@@ -102,6 +119,14 @@ fn smollm2_matches_transformers_on_the_gpu() {
         if verify() {
             suite::smollm2::passage_matches(&mut llama).await;
         }
+    });
+}
+
+#[test]
+fn a_prompt_is_faster_than_decoding_and_a_long_context_little_slower() {
+    let _guard = alone();
+    let mut llama = smollm2(&gpu());
+    block_on(async {
         let time = suite::speed::report(&mut llama, &gpu()).await;
         assert!(time.prefill_ms < time.step_ms, "{time:?}");
         if verify() {
@@ -111,9 +136,10 @@ fn smollm2_matches_transformers_on_the_gpu() {
     });
 }
 
-/// Timings: printed always, judged by `npm run verify` alone, since another load on the machine falsifies them.
+/// Printed always, judged by `npm run verify` alone, since another load on the machine falsifies it.
 #[test]
 fn every_type_is_about_as_fast_as_the_arithmetic_allows() {
+    let _guard = alone();
     let slow = block_on(suite::rates::slow_types(&gpu()));
     assert!(!verify() || slow.is_empty(), "{slow:?}");
 }
