@@ -87,7 +87,12 @@ fn kernel<N: Size>(
             }
             lanes.push(lane);
         }
-        of_units[unit] = highest::<N>(&lanes, RUN);
+        let mut highest = lanes[0];
+        #[unroll]
+        for k in 1..RUN {
+            highest = max(highest, lanes[k]);
+        }
+        of_units[unit] = highest;
         sync_cube();
 
         let previous = maximum;
@@ -112,7 +117,7 @@ fn kernel<N: Size>(
         let end = min(visible - start, KEYS);
         let mut key = 0usize.runtime();
         while key < end {
-            add_values::<N>(cache, &weights, values, start + key, team * KEYS + key, peer, &mut sums, shape);
+            add_values::<N>(cache, &weights, values, start + key, visible, team * KEYS + key, peer, &mut sums, shape);
             key += RUN;
         }
         start += KEYS;
@@ -147,7 +152,18 @@ fn kernel<N: Size>(
     }
 }
 
-/// The products of a run of keys from `first` on with the team's queries, a key's four together. Keys that nobody sees are computed as the last one.
+/// Where in the cache a run's heads begin, from key `first` on. Keys that nobody sees are read as the last one that is seen; their weights are 0.
+#[cube]
+fn rows_of_run(start: usize, first: usize, visible: usize, #[comptime] shape: CacheShape) -> Sequence<usize> {
+    let mut rows = Sequence::<usize>::new();
+    #[unroll]
+    for k in 0..RUN {
+        rows.push((start + min(first + k, visible - 1)) * comptime!(shape.vectors()));
+    }
+    rows
+}
+
+/// The products of a run of keys from `first` on with the team's queries, a key's four together.
 #[cube]
 fn scores<N: Size>(
     q: &[Vector<f32, N>],
@@ -163,11 +179,7 @@ fn scores<N: Size>(
     for i in 0..comptime!(4 * RUN) {
         scores[i] = 0.0;
     }
-    let mut rows = Sequence::<usize>::new();
-    #[unroll]
-    for k in 0..RUN {
-        rows.push((keys + min(first + k, visible - 1)) * comptime!(shape.vectors()));
-    }
+    let rows = rows_of_run(keys, first, visible, shape);
     for e in 0..comptime!(shape.eights()) {
         let mut key = Sequence::<Vector<f32, N>>::new();
         #[unroll]
@@ -189,13 +201,6 @@ fn scores<N: Size>(
     scores
 }
 
-/// The highest of the first `count` of `vectors`, lane by lane.
-#[cube]
-fn highest<N: Size>(vectors: &Sequence<Vector<f32, N>>, #[comptime] count: usize) -> Vector<f32, N> {
-    let last = comptime!(count - 1);
-    if comptime!(last == 0) { vectors[last] } else { max(highest::<N>(vectors, last), vectors[last]) }
-}
-
 /// Adds the weighted values of a run of keys from `first` on, whose weights begin at `weight`, to the unit's sums.
 #[cube]
 #[allow(clippy::too_many_arguments)]
@@ -204,11 +209,13 @@ fn add_values<N: Size>(
     weights: &[Vector<f32, N>],
     values: usize,
     first: usize,
+    visible: usize,
     weight: usize,
     peer: usize,
     sums: &mut Array<Vector<f32, N>>,
     #[comptime] shape: CacheShape,
 ) {
+    let rows = rows_of_run(values, first, visible, shape);
     let mut run = Sequence::<Vector<f32, N>>::new();
     #[unroll]
     for k in 0..RUN {
@@ -222,9 +229,7 @@ fn add_values<N: Size>(
         let mut value = Sequence::<Vector<f32, N>>::new();
         #[unroll]
         for k in 0..RUN {
-            // Past the last visible key weights are 0.
-            let row = (values + min(first + k, comptime!(shape.max_seq_len - 1))) * comptime!(shape.vectors());
-            let (even, odd) = read_eight::<N>(cache, row, eight, comptime!(shape.precision));
+            let (even, odd) = read_eight::<N>(cache, rows[k], eight, comptime!(shape.precision));
             value.push(even);
             value.push(odd);
         }

@@ -80,8 +80,10 @@ fn kernel<N: Size>(
     let mut out = Array::<f32>::new(comptime!(tile.rows * tile.tokens));
     products::<N>(words, scales, x, first, rows, tokens, &mut out, comptime!(tile.plain_activations()), tile);
 
-    // Sums of squares of a few rows, in the order of the rows: those of the token that comes first are first.
-    let sums = comptime!(tile.row_units() * tile.rows / run(tile));
+    // Sums of the squares of runs of rows, token after token, in the order of the rows.
+    let run = comptime!(run(tile));
+    let unit_runs = comptime!(tile.rows / run);
+    let sums = comptime!(tile.row_units() * unit_runs);
     let mut squares = Shared::<[f32]>::new_slice(comptime!(sums * tile.tokens));
     let unit = UNIT_POS_X as usize;
     if holds_sums(tile) {
@@ -90,25 +92,26 @@ fn kernel<N: Size>(
             let token = token_of(t, tile);
             let start = token * comptime!(shape.width());
             #[unroll]
-            for i in 0..comptime!(tile.rows / run(tile)) {
-                let row = row_of(first, comptime!(i * run(tile)), tile);
+            for i in 0..unit_runs {
+                let row = row_of(first, comptime!(i * run), tile);
                 let mut sum = 0.0f32;
                 if token < tokens && row < rows {
                     #[unroll]
-                    for r in 0..comptime!(run(tile)) {
+                    for r in 0..run {
                         let row = row + row_offset as usize + r;
-                        let hidden = stream[start + row] + out[comptime!((i * run(tile) + r) * tile.tokens + t)];
+                        let hidden = stream[start + row] + out[comptime!((i * run + r) * tile.tokens + t)];
                         stream[start + row] = hidden;
                         stream[start + comptime!(shape.d_model) + row] = hidden * gamma[row];
                         sum += hidden * hidden;
                     }
                 }
-                squares[t * sums + unit * comptime!(tile.rows / run(tile)) + i] = sum;
+                squares[t * sums + unit * unit_runs + i] = sum;
             }
         }
     }
     sync_cube();
 
+    let part_runs = comptime!(PART / run);
     let row = CUBE_POS_X as usize * comptime!(tile.row_units() * tile.rows) + unit * PART;
     if unit < comptime!(tile.row_units() * tile.rows / PART) && row < rows {
         #[unroll]
@@ -117,8 +120,8 @@ fn kernel<N: Size>(
             if token < tokens {
                 let mut sum = 0.0f32;
                 #[unroll]
-                for i in 0..comptime!(PART / run(tile)) {
-                    sum += squares[t * sums + unit * comptime!(PART / run(tile)) + i];
+                for i in 0..part_runs {
+                    sum += squares[t * sums + unit * part_runs + i];
                 }
                 let start = token * comptime!(shape.width()) + comptime!(2 * shape.d_model);
                 stream[start + (row + row_offset as usize) / PART] = sum;

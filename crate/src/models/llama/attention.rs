@@ -75,12 +75,14 @@ impl MultiHeadAttention {
         last: Option<Tensor<1, Int>>,
     ) -> ResidualStream {
         let q = cache.append(&stream, &self.wqkv, rope, position.clone(), norm.epsilon());
-        let Some(last) = last else {
-            let y = cache.attend(q, position);
-            return self.wo.add_to(stream, y, next);
+        let (stream, q, position) = match last {
+            None => (stream, q, position),
+            Some(last) => {
+                let [batch, seq, width] = q.dims();
+                (stream.last(), q.slice([0..batch, seq - 1..seq, 0..width]), last)
+            }
         };
-        let [batch, seq, width] = q.dims();
-        let y = cache.attend(q.slice([0..batch, seq - 1..seq, 0..width]), last);
-        self.wo.add_to(stream.last(), y, next)
+        let y = cache.attend(q, position);
+        self.wo.add_to(stream, y, next)
     }
 }

@@ -81,8 +81,7 @@ impl TransformerBlock {
         position: Tensor<1, Int>,
         last: Option<Tensor<1, Int>>,
     ) -> ResidualStream {
-        let (norm, next_norm) = (&self.attention_norm, &self.ffn_norm);
-        let stream = self.attention.forward(stream, norm, next_norm, cache, rope, position, last);
+        let stream = self.attention.forward(stream, &self.attention_norm, &self.ffn_norm, cache, rope, position, last);
         self.feed_forward.forward(stream, &self.ffn_norm, next)
     }
 }
